@@ -1,0 +1,133 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"viiwork/engine"
+	"viiwork/engine/docker"
+	"viiwork/engine/gpu"
+	"viiwork/engine/native"
+)
+
+// Probe is what the doctor knows beside the configuration, and how it looks at the world. A nil function is the real
+// world's.
+type Probe struct {
+	ConfigPath string    // "" = none was found
+	ConfigErr  error     // what was wrong with it; nil = nothing
+	Built      time.Time // when this program was built; zero = unknown
+
+	Node    func(ctx context.Context) error // asks the running node; nil = there is none to ask
+	Image   func(ctx context.Context, image string) error
+	Program func(ctx context.Context, binary string) error
+	Cards   func(ctx context.Context) ([]gpu.Card, []gpu.Fault)
+	Listen  func(addr string) error         // binds addr and lets it go
+	Free    func(dir string) (int64, error) // bytes this user may still write below dir
+	Memory  func() (int64, error)           // bytes of RAM
+	Now     func() time.Time
+}
+
+// orReal fills in the real world for what the caller left out.
+func (p Probe) orReal() Probe {
+	if p.Image == nil {
+		p.Image = probeImage
+	}
+	if p.Program == nil {
+		p.Program = probeProgram
+	}
+	if p.Cards == nil {
+		p.Cards = func(ctx context.Context) ([]gpu.Card, []gpu.Fault) { return gpu.List(ctx, "/", gpu.Exec) }
+	}
+	if p.Listen == nil {
+		p.Listen = listenOnce
+	}
+	if p.Free == nil {
+		p.Free = freeBytes
+	}
+	if p.Memory == nil {
+		p.Memory = memoryBytes
+	}
+	if p.Now == nil {
+		p.Now = time.Now
+	}
+	return p
+}
+
+// probeImage runs the image's engine once, without network: the daemon answers, the image is here, and it is an engine.
+func probeImage(ctx context.Context, image string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	runner := docker.New(docker.Config{Node: "doctor", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid(), Log: silent()})
+	_, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerDocker, Image: image}, "--version")
+	return err
+}
+
+func probeProgram(ctx context.Context, binary string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	runner := native.New(native.Config{Node: "doctor", StateDir: os.TempDir(), Log: silent()})
+	_, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerNative, Binary: binary}, "--version")
+	return err
+}
+
+func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func listenOnce(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+func freeBytes(dir string) (int64, error) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return 0, fmt.Errorf("asking for the free space of %s: %w", dir, err)
+	}
+	return int64(stat.Bavail) * int64(stat.Bsize), nil
+}
+
+// memoryBytes reads the size of RAM where Linux tells it, else asks as macOS wants to be asked.
+func memoryBytes() (int64, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if errors.Is(err, os.ErrNotExist) {
+		out, err := exec.Command("sysctl", "-n", "hw.memsize").Output()
+		if err != nil {
+			return 0, fmt.Errorf("asking for the size of memory: %w", err)
+		}
+		return strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the size of memory: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "MemTotal:" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("reading the size of memory: no MemTotal in /proc/meminfo")
+}
+
+// existing is dir, or the nearest directory above it that is there.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+const completionHelp = `Prints a completion script.
+
+  bash        source <(viiwork completion bash)
+  zsh         viiwork completion zsh > "${fpath[1]}/_viiwork"
+  fish        viiwork completion fish > ~/.config/fish/completions/viiwork.fish
+  powershell  viiwork completion powershell | Out-String | Invoke-Expression`
+
+func (c *cli) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:       "completion SHELL",
+		Short:     "print a completion script for bash, zsh, fish or powershell",
+		Long:      completionHelp,
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		Args:      exactly(1, "it takes one shell: bash, zsh, fish or powershell"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(c.Out, true)
+			case "zsh":
+				return root.GenZshCompletion(c.Out)
+			case "fish":
+				return root.GenFishCompletion(c.Out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(c.Out)
+			}
+			return usageError("no completion for %q: it knows bash, zsh, fish and powershell", args[0])
+		},
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (c *cli) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "check the configuration, or show where each setting comes from",
+		Args:  cobra.ArbitraryArgs,
+		RunE:  needVerb,
+	}
+	cmd.AddCommand(c.configValidateCommand(), c.configShowCommand())
+	return cmd
+}
+
+func (c *cli) configValidateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [FILE]",
+		Short: "name every fault of a configuration file at its line and column; starts nothing, opens no port",
+		Args:  atMost(1, "it takes one file"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				c.configPath = args[0]
+			}
+			cfg, path, err := c.load()
+			if err != nil {
+				return err
+			}
+			if faults := cfg.CheckFiles(); len(faults) > 0 {
+				return faults
+			}
+			for _, warning := range cfg.Warnings() {
+				c.note("warning: %s", warning)
+			}
+			if !c.quiet {
+				fmt.Fprintf(c.Out, "%s is valid: %s\n", path, count(len(cfg.Models), "model"))
+			}
+			return nil
+		},
+	}
+}
+
+func (c *cli) configShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "print every setting with its origin: default, file or environment; secrets are masked",
+		Args:  exactly(0, takesNone),
+		RunE: func(*cobra.Command, []string) error {
+			cfg, _, err := c.load()
+			if err != nil {
+				return err
+			}
+			settings := cfg.Show()
+			if asJSON {
+				return c.printJSON(settings)
+			}
+			t := table{bold: c.bold(), head: []string{"KEY", "VALUE", "ORIGIN"}}
+			for _, s := range settings {
+				t.add(s.Key, orDash(s.Value), s.Origin)
+			}
+			out := new(bytes.Buffer)
+			t.draw(out)
+			return c.print(out)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"viiwork/appliance"
+	"viiwork/appliance/config"
+)
+
+const serveHelp = `Runs this machine's node in the foreground.
+
+SIGTERM or Ctrl-C: grant no more seats, finish what runs (node.drain at most), exit 0; a second one exits at once.
+Engines are left running for the next start, which adopts them without loading a model again; --stop-engines ends them.
+SIGHUP: read the configuration again; models that did not change are not touched. A file with a fault changes nothing.`
+
+func (c *cli) serveCommand() *cobra.Command {
+	var stopEngines bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "run the node in the foreground",
+		Long:  serveHelp,
+		Args:  exactly(0, takesNone),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.serve(cmd.Context(), stopEngines)
+		},
+	}
+	cmd.Flags().BoolVar(&stopEngines, "stop-engines", false, "end the engines with the node")
+	return cmd
+}
+
+func (c *cli) serve(ctx context.Context, stopEngines bool) error {
+	cfg, path, err := c.load()
+	if err != nil {
+		return err
+	}
+	log := newLog(c, cfg.Log)
+	// Before anything is started: a signal must never meet the default handler, which would end us between two acts.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	node, err := appliance.New(cfg, appliance.Options{Version: thisRelease().Version, StopEngines: stopEngines, Log: log})
+	if err != nil {
+		return err
+	}
+	return served{node: node, signals: signals, reload: func() { cfg = c.reload(node, cfg, path, log) }}.run(ctx)
+}
+
+// served is a node and the signals it obeys.
+type served struct {
+	node    *appliance.Appliance
+	signals <-chan os.Signal
+	reload  func() // on SIGHUP; nil = a SIGHUP ends the node as the other signals do, and a second one waits for it
+}
+
+// run runs the node until it ends: the first signal drains it, the second gives up on the drain.
+func (s served) run(ctx context.Context) error {
+	ctx, drain := context.WithCancel(ctx)
+	defer drain()
+	ended := make(chan error, 1)
+	go func() { ended <- s.node.Run(ctx) }()
+	asked := false
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case got := <-s.signals:
+			switch {
+			case got == syscall.SIGHUP && s.reload != nil:
+				s.reload()
+			case !asked:
+				asked = true
+				drain()
+			default:
+				s.node.Abort()
+				if s.reload != nil {
+					return errors.New("stopped at once by a second signal: requests that ran were cut off")
+				}
+			}
+		}
+	}
+}
+
+// reload takes a new configuration, or leaves everything as it is and says why. It returns the one that rules now.
+func (c *cli) reload(node *appliance.Appliance, old *config.Config, path string, log *slog.Logger) *config.Config {
+	cfg, err := config.Load(path, c.Environ)
+	if err == nil {
+		err = newFaults(old, cfg)
+	}
+	var restart []string
+	if err == nil {
+		restart, err = node.Reload(cfg)
+	}
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			log.Error("reload refused, nothing has changed", "fault", strings.TrimSpace(line))
+		}
+		return old
+	}
+	log.Info("reloaded", "file", path)
+	if len(restart) > 0 {
+		log.Warn("these changed sections take effect at the next start", "sections", strings.Join(restart, ", "))
+	}
+	return cfg
+}
+
+// newFaults holds a model file that is missing now against the edit, unless it was missing before it as well: a slip in
+// a path must not end a model that serves, and a disk that is away must not forbid all other edits.
+func newFaults(old, new *config.Config) error {
+	known := map[string]bool{}
+	for _, f := range old.CheckFiles() {
+		known[f.Message] = true
+	}
+	var faults config.Faults
+	for _, f := range new.CheckFiles() {
+		if !known[f.Message] {
+			faults = append(faults, f)
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return faults
+}
+
+// newLog writes what the configuration asks for to the error stream.
+func newLog(c *cli, l config.Log) *slog.Logger {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	options := &slog.HandlerOptions{Level: levels[l.Level]} // checked by config; unknown would be info
+	if c.quiet {
+		options.Level = max(levels[l.Level], slog.LevelWarn)
+	}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(c.Err, options))
+	}
+	return slog.New(slog.NewTextHandler(c.Err, options))
+}

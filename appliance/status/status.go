@@ -1,0 +1,101 @@
+// Package status holds the JSON types that leave the process: what the API answers, what top, the pages and --json
+// read. It has no logic. Names and shapes are public and stable; docs/api.md describes them.
+//
+// Absent is not zero: a figure that is not known is null or left out, never 0.
+package status
+
+import "time"
+
+// Node is GET /v1/status and status --json: this machine.
+type Node struct {
+	Node     string    `json:"node"`
+	Version  string    `json:"version"`
+	Network  string    `json:"network"`
+	State    string    `json:"state"` // starting, ready, degraded, draining
+	Models   []Model   `json:"models"`
+	Members  []Member  `json:"members"`
+	GPUs     []GPU     `json:"gpus"`
+	Warnings []Warning `json:"warnings"`
+}
+
+// Model is one model served by this machine.
+type Model struct {
+	Name     string    `json:"name"`
+	Digest   string    `json:"digest,omitempty"` // of the model file, when known
+	Context  int       `json:"context_length"`
+	Waiting  int       `json:"waiting"` // requests in this model's line
+	Backends []Backend `json:"backends"`
+}
+
+// Backend is one engine process, or one foreign server.
+type Backend struct {
+	ID       string   `json:"id"`
+	State    string   `json:"state"`              // starting, loading, ready, busy, silent, restarting, failed, draining
+	Progress *float64 `json:"progress,omitempty"` // 0…1 while loading, absent when unknown
+	Engine   string   `json:"engine"`             // build, "" before it is known
+	Runner   string   `json:"runner"`
+	Process  string   `json:"process,omitempty"` // container id or pid
+	GPUs     []int    `json:"gpus,omitempty"`
+	Restarts int      `json:"restarts"`
+	Error    string   `json:"error,omitempty"` // why it is not ready, in the engine's last words
+	Slots    []Slot   `json:"slots"`
+}
+
+// Slot is one seat of a backend.
+type Slot struct {
+	ID      int    `json:"id"`
+	State   string `json:"state"`             // free, busy, releasing (the engine has not let go yet)
+	Session string `json:"session,omitempty"` // digest, never the client's own key
+	Tokens  *int   `json:"tokens,omitempty"`
+}
+
+// Member is one node of the mesh.
+type Member struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Version string `json:"version"`
+	Addr    string `json:"addr"`
+	AgeMS   int64  `json:"age_ms"`
+}
+
+// GPU is one card of this machine.
+type GPU struct {
+	Index  int    `json:"index"`
+	Name   string `json:"name"`
+	Accel  string `json:"accel"`
+	Memory *int64 `json:"memory_bytes,omitempty"`
+	Model  string `json:"model,omitempty"` // the model it belongs to
+}
+
+// Warning is something the owner should know and can mend.
+type Warning struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+	Fix  string `json:"fix"`
+}
+
+// Request is one row of GET /api/requests. Pointers are null while unknown.
+type Request struct {
+	ID              string    `json:"id"`
+	Time            time.Time `json:"time"`
+	Entry           string    `json:"entry"`
+	Node            string    `json:"node"`
+	Backend         string    `json:"backend"`
+	Path            string    `json:"path"`
+	Model           string    `json:"model"`
+	Session         string    `json:"session"`
+	KeySource       string    `json:"key_source"` // the header's or field's name, "prefix" or "none"
+	Reason          string    `json:"reason"`     // as X-Viiwork-Route
+	State           string    `json:"state"`      // queued, prefill, generating, done
+	PromptTokens    *int      `json:"prompt_tokens"`
+	CachedTokens    *int      `json:"cached_tokens"`
+	OutputTokens    *int      `json:"output_tokens"`
+	QueueMS         *float64  `json:"queue_ms"`
+	TTFTMS          *float64  `json:"ttft_ms"`
+	PredictedTTFTMS *float64  `json:"predicted_ttft_ms"`
+	PrefillTPS      *float64  `json:"prefill_tps,omitempty"`
+	DecodeTPS       *float64  `json:"decode_tps,omitempty"`
+	Status          int       `json:"status"` // HTTP status, 0 while running, 499 when the client left first
+	Error           string    `json:"error"`
+	Task            string    `json:"task"`
+}

@@ -1,0 +1,55 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"viiwork/engine"
+)
+
+const (
+	probeLimit   = 1 << 20 // bytes kept of what a program prints
+	probeTimeout = time.Minute
+)
+
+// Probe runs the model's program with args, kept off all cards. What was printed is returned also when the program
+// ended with a fault. A process has no way to be kept off the network here: the program is the owner's own.
+func (r *Runner) Probe(ctx context.Context, m engine.Model, args ...string) (string, error) {
+	program, err := look(m.Binary)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = environment(engine.Spec{Model: engine.Model{Env: m.Env}})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open must not hold us
+	out := &bounded{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return out.String(), fmt.Errorf("probing %s: %w", program, err)
+	}
+	return out.String(), nil
+}
+
+// bounded keeps the first probeLimit bytes and swallows the rest, so that the writer never blocks.
+type bounded struct{ text []byte }
+
+var _ io.Writer = (*bounded)(nil)
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := probeLimit - len(b.text)
+	b.text = append(b.text, p[:min(room, len(p))]...)
+	return len(p), nil
+}
+
+func (b *bounded) String() string { return string(b.text) }

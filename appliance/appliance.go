@@ -1,0 +1,229 @@
+package appliance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"viiwork/appliance/config"
+	"viiwork/appliance/gateway"
+	"viiwork/appliance/status"
+	"viiwork/engine"
+	"viiwork/engine/docker"
+	"viiwork/engine/gguf"
+	"viiwork/engine/gpu"
+	"viiwork/engine/llama"
+	"viiwork/engine/native"
+)
+
+// Options is what a node is started with beside its configuration.
+type Options struct {
+	Version     string                // printed in status
+	StopEngines bool                  // end the engine processes with the node instead of leaving them to the next run
+	Log         *slog.Logger          // never nil
+	Ready       func(addrs ...string) // called once, when all listeners are open; nil = nobody asks
+	HostRoot    string                // where /sys and /proc are looked for; "" = /
+}
+
+// Appliance is one node. Its parts stand in boot order.
+type Appliance struct {
+	options Options
+	log     *slog.Logger
+	started time.Time
+
+	docker  *docker.Runner
+	engine  *engine.Engine
+	gateway *gateway.Gateway
+	handler http.Handler
+
+	draining atomic.Bool
+	abort    chan struct{}
+	abortOne sync.Once
+
+	mu       sync.Mutex // guards what a reload replaces
+	cfg      *config.Config
+	cards    []gpu.Card
+	warnings []status.Warning
+}
+
+// New makes a node from cfg. It opens nothing but the configuration's own model files, to name broken ones; a model
+// whose file is missing or broken does not keep the others from being served.
+func New(cfg *config.Config, o Options) (*Appliance, error) {
+	a := &Appliance{options: o, log: o.Log, cfg: cfg, started: time.Now(), abort: make(chan struct{})}
+	models, err := a.plan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a.docker = docker.New(docker.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, UID: os.Getuid(), GID: os.Getgid(), Log: o.Log})
+	a.engine, err = engine.New(engine.Config{
+		Node:     cfg.Node.Name,
+		StateDir: cfg.Node.StateDir,
+		Runners: map[engine.RunnerKind]engine.Runner{
+			engine.RunnerDocker: a.docker,
+			engine.RunnerNative: native.New(native.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, Log: o.Log}),
+		},
+		Dialect:   llama.New(nil),
+		Health:    engine.HealthConfig{Interval: cfg.Health.Interval, Stall: cfg.Health.Stall, MaxRespawns: cfg.Health.MaxRespawns},
+		QueueMax:  cfg.Routing.QueueMax,
+		Placed:    gpu.Placed,
+		CheckFile: checkFile,
+		Log:       o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.engine.StopEngines(o.StopEngines)
+	a.engine.Apply(models)
+	a.gateway = gateway.New(gateway.Config{
+		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
+		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
+		QueueTimeout: cfg.Routing.QueueTimeout, WarmWait: cfg.Routing.WarmWait,
+		Hosts:          cfg.API.Hosts,
+		CORS:           gateway.CORSConfig{AllowOrigins: cfg.API.CORS.AllowOrigins},
+		SessionHeaders: cfg.Routing.SessionHeaders,
+		Trusted:        fromSocket,
+		Log:            o.Log,
+	})
+	a.handler = a.routes()
+	return a, nil
+}
+
+// checkFile names what is wrong with a model file before an engine is started on it.
+func checkFile(path string) error {
+	_, err := gguf.Read(path)
+	return err
+}
+
+// Run serves until ctx ends, then drains and returns nil. Any other end is an error.
+func (a *Appliance) Run(ctx context.Context) error {
+	limitMemory(a.log)
+	defer a.docker.Close()
+	cfg := a.current()
+	unlock, err := lockState(cfg.Node.StateDir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	servers, err := a.listen(cfg)
+	if err != nil {
+		return err
+	}
+	// The parts outlive ctx: it only tells them to drain.
+	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ended := make(chan error, 1+len(servers))
+	engineDone := make(chan struct{})
+	go func() { defer close(engineDone); ended <- wrap("engine", a.engine.Run(parts)) }()
+	for _, s := range servers {
+		go func() { ended <- s.serve() }()
+	}
+	if a.options.Ready != nil {
+		a.options.Ready(addresses(servers)...)
+	}
+	a.log.Info("node is up", "node", cfg.Node.Name, "version", a.options.Version, "listening", addresses(servers))
+
+	select {
+	case <-ctx.Done():
+		a.drainAndClose(servers)
+	case err = <-ended:
+		closeAll(servers)
+	}
+	stop()
+	<-engineDone
+	return err
+}
+
+// drainAndClose lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once.
+func (a *Appliance) drainAndClose(servers []*server) {
+	a.Drain(true)
+	patience := a.current().Node.Drain
+	wait, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if n := a.gateway.Inflight(); n > 0 {
+		a.log.Info("draining", "requests", n, "for_at_most", patience)
+	}
+	if !a.idleWithin(wait) {
+		a.log.Warn("ending what still runs", "requests", a.gateway.Inflight())
+		a.gateway.CancelAll()
+		grace, done := context.WithTimeout(context.Background(), time.Second)
+		defer done()
+		a.idleWithin(grace) // each stream still gets its error event
+	}
+	closeAll(servers)
+}
+
+// idleWithin waits until no request is in flight; false when ctx or an abort came first.
+func (a *Appliance) idleWithin(ctx context.Context) bool {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for a.gateway.Inflight() > 0 {
+		select {
+		case <-look.C:
+		case <-a.abort:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// Abort ends a drain at once: the second SIGTERM.
+func (a *Appliance) Abort() { a.abortOne.Do(func() { close(a.abort) }) }
+
+// Drain stops granting seats (or grants them again); running requests go on.
+func (a *Appliance) Drain(on bool) {
+	if a.draining.Swap(on) != on {
+		a.log.Info("drain", "on", on)
+	}
+	a.engine.Drain(on)
+}
+
+// Reload takes the models and access rules of a new configuration; engines of unchanged models are not touched. Other
+// changed sections are named in the answer: they need a restart. On an error nothing has changed.
+func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
+	models, err := a.plan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	old := a.current()
+	changed, restart := config.Changes(old, cfg)
+	next := *old
+	next.Models, next.ModelsDir, next.Access = cfg.Models, cfg.ModelsDir, cfg.Access
+	a.mu.Lock()
+	a.cfg = &next
+	a.mu.Unlock()
+	if changed {
+		a.engine.Apply(models)
+	}
+	return restart, nil
+}
+
+func (a *Appliance) current() *config.Config {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cfg
+}
+
+func wrap(part string, err error) error {
+	if err == nil {
+		return fmt.Errorf("%s ended by itself", part)
+	}
+	return fmt.Errorf("%s: %w", part, err)
+}
+
+// routes is everything the node answers, the same on the port and on the socket.
+func (a *Appliance) routes() http.Handler {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	a.gateway.Mount(e)
+	a.mountStatus(e)
+	return e
+}

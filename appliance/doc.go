@@ -1,0 +1,9 @@
+// Package appliance is one node: it makes the parts from a configuration, starts them in order, and lets them end in
+// the reverse order.
+//
+// Boot order: state directory and its lock → listeners (so that a taken port is known before a model is loaded) →
+// engine → gateway. On shutdown the node stops granting seats, lets running streams finish for node.drain, closes its
+// listeners, and leaves the engines running for the next start to adopt, unless it was told to stop them.
+//
+// New starts nothing. Run owns every goroutine. Reload, Abort and the HTTP handlers may be called from any goroutine.
+package appliance

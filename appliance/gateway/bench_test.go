@@ -1,0 +1,54 @@
+package gateway_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"viiwork/engine/enginetest"
+)
+
+// BenchmarkStream64KiB compares streams of 64 tokens with 64 KiB of prompt through the gateway with the same ones
+// straight to the engine, sixteen at a time.
+func BenchmarkStream64KiB(b *testing.B) {
+	f := enginetest.New(enginetest.Options{Slots: 16, Context: 1 << 20, Model: "m", KeepRequests: 1})
+	b.Cleanup(f.Close)
+	body := []byte(`{"model":"m","stream":true,"max_tokens":64,"messages":[{"role":"user","content":"` + strings.Repeat("lorem ipsum ", 5400) + `"}]}`)
+	n := start(b, model("m", 16, f.URL())).ready()
+	for _, target := range []struct{ name, url string }{{"direct", f.URL()}, {"gateway", n.url}} {
+		b.Run(target.name, func(b *testing.B) {
+			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // an engine closes after a stream
+			b.ReportAllocs()
+			var wg sync.WaitGroup
+			turns := make(chan struct{})
+			for range 16 {
+				wg.Go(func() {
+					for range turns {
+						streamOnce(b, client, target.url, body)
+					}
+				})
+			}
+			for b.Loop() {
+				turns <- struct{}{}
+			}
+			close(turns)
+			wg.Wait()
+		})
+	}
+}
+
+func streamOnce(b *testing.B, client *http.Client, url string, body []byte) {
+	resp, err := client.Post(url+"/v1/chat/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	if err != nil || !bytes.HasSuffix(all, []byte("data: [DONE]\n\n")) {
+		b.Errorf("%d %v: …%.200s", resp.StatusCode, err, all[max(0, len(all)-200):])
+	}
+}

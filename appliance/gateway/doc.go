@@ -1,0 +1,18 @@
+// Package gateway is where a node answers: OpenAI and Anthropic requests come in, an engine runs them, the answer
+// streams back.
+//
+// What it promises: a request is forwarded once and never again after its first answer byte; the body is read once and
+// what need not change reaches the engine byte for byte; a client that leaves closes the engine's connection at every
+// stage; a stream that breaks ends with an error event in the API's own shape, never as if it were complete; no prompt,
+// completion, key or address of an engine appears in a log line or in an error of ours.
+//
+// How a request goes: limits and scan (body.go, scan.go) → session key (keys.go) → a seat from the engine's line
+// (serve.go) → the body with its few edits (edit.go) → events passed through (stream.go) or put together for a client
+// that does not stream (assemble_*.go) → the row of /api/requests (ledger.go).
+//
+// Engines are always asked to stream: llama-server notices a lost client only then, and at once.
+//
+// One goroutine owns each request: the handler's. Its answer has a second writer, the keep-alive timer; both go through
+// [answer] and its mutex. All exported methods may be called from any goroutine. The package starts no goroutine that
+// outlives a request.
+package gateway

@@ -1,0 +1,98 @@
+package gateway
+
+// What the tests in package gateway_test look at from inside.
+
+// Scanned is what scan finds in a body.
+type Scanned struct {
+	Model, Stream, CacheKey string // raw JSON, "" = absent
+	UserSession             string
+}
+
+func Scan(body []byte) (Scanned, error) {
+	f, err := scan(body)
+	if err != nil {
+		return Scanned{}, err
+	}
+	return Scanned{
+		Model: string(f.last(body, keyModel)), Stream: string(f.last(body, keyStream)),
+		CacheKey: string(f.last(body, keyPromptCacheKey)), UserSession: f.userSession(body),
+	}, nil
+}
+
+// ScanOnly is scan without looking at anything, for figures.
+func ScanOnly(body []byte) error {
+	_, err := scan(body)
+	return err
+}
+
+func ModelOf(body []byte) (string, error) {
+	f, err := scan(body)
+	if err != nil {
+		return "", err
+	}
+	return f.model(body)
+}
+
+// Edited is the body an engine gets on a route.
+func Edited(body []byte, path string, stream bool) ([]byte, error) {
+	f, err := scan(body)
+	if err != nil {
+		return nil, err
+	}
+	for _, rt := range routes {
+		if rt.path == path {
+			var out []byte
+			for _, p := range edited(body, &f, rt, stream).parts {
+				out = append(out, p...)
+			}
+			return out, nil
+		}
+	}
+	return nil, err
+}
+
+// Reading is an event reader.
+type Reading = events
+
+var (
+	NewReading = newEvents
+	Nearest    = nearest
+	MaxEvent   = maxEvent
+	MaxDepth   = maxDepth
+	Rows       = rows
+	MaxHomes   = maxHomes
+	NewHomes   = newHomes
+	Fields     = fields
+)
+
+func (e *events) Next() ([]byte, error)                    { return e.next() }
+func (e *events) Release()                                 { e.release() }
+func (h *homes) Set(model, session, backend string)        { h.set(model, session, backend) }
+func (h *homes) Find(model, session string) (found string) { return h.find(model, session) }
+func (h *homes) Len() int                                  { return h.order.Len() }
+
+// Assemble puts a stream of a route together.
+func Assemble(path string, stream []byte) ([]byte, error) {
+	for _, rt := range routes {
+		if rt.path != path {
+			continue
+		}
+		asm := newAssembler(rt.kind, false)
+		for len(stream) > 0 {
+			n := eventEnd(stream, 0)
+			if n == 0 {
+				break
+			}
+			name, data := fields(stream[:n])
+			stream = stream[n:]
+			if len(data) == 0 || string(data) == "[DONE]" {
+				continue
+			}
+			if err := asm.add(name, data); err != nil {
+				return nil, err
+			}
+		}
+		return asm.result()
+	}
+	return nil, errNoAnswer
+}

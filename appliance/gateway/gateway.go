@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"viiwork/engine"
+)
+
+// Config is what a Gateway is made of. It is not changed afterwards.
+type Config struct {
+	Node    string // name of this node
+	Version string
+	Engine  *engine.Engine
+
+	MaxBody      int64         // bytes of one request body; 0 = 64 MiB
+	MaxInflight  int64         // bytes of all bodies held at one time; 0 = 512 MiB
+	QueueTimeout time.Duration // a request without a home waits this long for a slot; 0 = 20 s
+	WarmWait     time.Duration // one with a living home waits this long if it is more
+	KeepAlive    time.Duration // the longest silence towards a streaming client; 0 = 8 s
+
+	Hosts          []string // names accepted in the Host header beyond the safe ones: api.hosts and the MagicDNS name
+	CORS           CORSConfig
+	SessionHeaders []string // the operator's own, looked at last
+	// Trusted tells whether a request may cancel others: it came by the socket, or from a page of ours. nil = nobody.
+	Trusted func(*http.Request) bool
+	Log     *slog.Logger     // nil = silent
+	Now     func() time.Time // nil = time.Now
+}
+
+// Gateway answers inference requests. See the package comment.
+type Gateway struct {
+	cfg    Config
+	log    *slog.Logger
+	now    func() time.Time
+	born   time.Time
+	secret [32]byte // of session digests, for the life of the process
+	hosts  map[string]bool
+
+	bodies   budget
+	ledger   *ledger
+	homes    *homes
+	inflight atomic.Int64
+}
+
+// New makes a Gateway. It starts nothing.
+func New(cfg Config) *Gateway {
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = 64 << 20
+	}
+	if cfg.MaxInflight <= 0 {
+		cfg.MaxInflight = 512 << 20
+	}
+	if cfg.QueueTimeout <= 0 {
+		cfg.QueueTimeout = 20 * time.Second
+	}
+	if cfg.KeepAlive <= 0 {
+		cfg.KeepAlive = keepEvery
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, born: cfg.Now(), hosts: map[string]bool{}, ledger: newLedger(), homes: newHomes()}
+	g.bodies.limit = cfg.MaxInflight
+	_, _ = rand.Read(g.secret[:]) // never fails
+	for _, h := range cfg.Hosts {
+		g.hosts[hostName(h)] = true
+	}
+	return g
+}
+
+// Mount adds the gateway's routes to e, the checks that go before every route of e, and the table of errors.
+func (g *Gateway) Mount(e *echo.Echo) {
+	e.Pre(g.guard)
+	e.HTTPErrorHandler = g.onError
+	for _, rt := range routes {
+		e.POST(rt.path, g.handle(rt))
+	}
+	e.GET("/v1/models", g.listModels)
+	e.GET("/v1/models/*", g.getModel)
+	e.GET("/api/requests", g.listRequests)
+	e.GET("/api/requests/:id", g.getRequest)
+	e.POST("/api/requests/:id/cancel", g.cancelRequest)
+	e.GET("/", g.root)
+	e.HEAD("/", g.root)
+}
+
+// guard runs before every route: who asks, by which name, from which page.
+func (g *Gateway) guard(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		defer g.recovered(c)
+		r, h := c.Request(), c.Response().Header()
+		h.Set(headID, newID())
+		h.Set("X-Content-Type-Options", "nosniff")
+		if !g.knownHost(r) {
+			return &Error{Status: http.StatusMisdirectedRequest, Code: "host_not_allowed", Message: "this node does not answer under the name in the Host header; use its address, or add the name to api.hosts"}
+		}
+		answered, err := g.admit(c.Response(), r)
+		if answered || err != nil {
+			return err
+		}
+		return next(c)
+	}
+}
+
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// recovered keeps a panic in one request from ending the process. An answer under way is cut off: it must not look
+// complete.
+func (g *Gateway) recovered(c echo.Context) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler {
+		panic(p)
+	}
+	g.log.Error("a request handler panicked", "id", c.Response().Header().Get(headID), "path", c.Path(), "panic", panicText(p), "stack", string(debug.Stack()))
+	if c.Response().Committed {
+		panic(http.ErrAbortHandler)
+	}
+	WriteError(c, &Error{Status: http.StatusInternalServerError, Code: "internal_error", Message: "something went wrong inside this node; its log says what"})
+}
+
+// panicText says what a panic was about when that is certain to hold nothing of a request.
+func panicText(p any) string {
+	if err, ok := p.(interface{ RuntimeError() }); ok {
+		return err.(error).Error()
+	}
+	return "a value of ours"
+}
+
+func (g *Gateway) onError(err error, c echo.Context) {
+	if e := asError(err); e.Code == "internal_error" {
+		g.log.Error("a request failed inside this node", "id", c.Response().Header().Get(headID), "path", c.Path(), "error", err)
+	}
+	WriteError(c, err)
+}
+
+// root answers the probes with which some clients look whether a server is there.
+func (g *Gateway) root(c echo.Context) error {
+	return c.String(http.StatusOK, "viiwork "+g.cfg.Version+" on "+g.cfg.Node+"\n")
+}
+
+func (g *Gateway) listRequests(c echo.Context) error {
+	n := 100
+	if q := c.QueryParam("n"); q != "" {
+		v, err := strconv.Atoi(q)
+		if err != nil || v < 0 {
+			return &Error{Status: http.StatusBadRequest, Param: "n", Message: "\"n\" must be a number of rows"}
+		}
+		n = v
+	}
+	return c.JSON(http.StatusOK, g.Requests(n))
+}
+
+func (g *Gateway) getRequest(c echo.Context) error {
+	row, ok := g.Request(c.Param("id"))
+	if !ok {
+		return errNoRequest
+	}
+	return c.JSON(http.StatusOK, row)
+}
+
+var errNoRequest = &Error{Status: http.StatusNotFound, Code: "request_not_found", Message: "there is no such request among the last ones; GET /api/requests lists them"}
+
+func (g *Gateway) cancelRequest(c echo.Context) error {
+	if g.cfg.Trusted == nil || !g.cfg.Trusted(c.Request()) {
+		return &Error{Status: http.StatusForbidden, Code: "not_trusted", Message: "requests are cancelled from this machine or from its own pages only"}
+	}
+	if _, ok := g.Request(c.Param("id")); !ok {
+		return errNoRequest
+	}
+	return c.JSON(http.StatusOK, map[string]bool{"cancelled": g.Cancel(c.Param("id"))})
+}

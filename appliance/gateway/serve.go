@@ -1,0 +1,326 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"viiwork/appliance/status"
+	"viiwork/engine"
+)
+
+// States of a row.
+const (
+	stateQueued     = "queued"
+	statePrefill    = "prefill"
+	stateGenerating = "generating"
+	stateDone       = "done"
+)
+
+var (
+	errClientGone = fmt.Errorf("the client left: %w", context.Canceled)
+	errLingered   = errors.New("the engine kept a finished answer open")
+)
+
+// call is one request on its way through the node. Its fields belong to the handler's goroutine.
+type call struct {
+	g     *Gateway
+	c     echo.Context
+	rt    route
+	id    string
+	start time.Time
+
+	body   body
+	facts  facts
+	model  string
+	stream bool // the client wants events
+	query  string
+	pinned bool
+
+	source  string // where the session key came from
+	session string // its digest
+
+	ctx    context.Context // of this request: ends when the client leaves or somebody cancels it
+	cancel context.CancelCauseFunc
+	row    *entry
+	ans    *answer
+	tally  tally
+	linger *time.Timer
+}
+
+// handle makes the handler of an inference route.
+func (g *Gateway) handle(rt route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		g.inflight.Add(1)
+		defer g.inflight.Add(-1)
+		k := &call{g: g, c: c, rt: rt, id: c.Response().Header().Get(headID), start: g.now(), tally: newTally()}
+		c.Response().Header().Set(headOrigin, g.cfg.Node)
+		if err := k.steer(); err != nil {
+			return g.refuse(c, err)
+		}
+		var err error
+		if k.body, err = g.readBody(c); err != nil {
+			return g.refuse(c, err)
+		}
+		defer k.body.release()
+		if err := k.decode(); err != nil {
+			return err
+		}
+		k.open()
+		defer k.close()
+		return k.finish(k.run())
+	}
+}
+
+// steer reads the query: where the client wants the request to run, and what of the query is the engine's.
+func (k *call) steer() error {
+	if k.c.Request().URL.RawQuery == "" {
+		return nil
+	}
+	q := k.c.Request().URL.Query()
+	switch host := q.Get("host"); host {
+	case "":
+	case k.g.cfg.Node:
+		k.pinned = true
+	default:
+		if len(host) > 64 {
+			host = host[:64]
+		}
+		return &Error{Status: http.StatusNotFound, Code: "host_not_found", Param: "host", Message: fmt.Sprintf("there is no node named %q here; GET /v1/models lists the nodes under viiwork.hosts", host)}
+	}
+	q.Del("host")
+	q.Del("prefer") // names other nodes to try first: ignored where there are none
+	k.query = q.Encode()
+	return nil
+}
+
+// decode learns from the body what routing needs.
+func (k *call) decode() (err error) {
+	b := k.body.bytes
+	if k.facts, err = scan(b); err != nil {
+		return err
+	}
+	if k.model, err = k.facts.model(b); err != nil {
+		return err
+	}
+	if k.stream, err = k.facts.flag(b, keyStream, "stream"); err != nil {
+		return err
+	}
+	k.stream = k.stream && k.rt.streams()
+	var key string
+	key, k.source = k.g.sessionKey(k.c.Request().Header, b, &k.facts)
+	k.session = k.g.digest(key)
+	return nil
+}
+
+func (k *call) open() {
+	k.ctx, k.cancel = context.WithCancelCause(k.c.Request().Context())
+	task := k.c.Request().Header.Get("X-Viiwork-Task")
+	if len(task) > 64 || !printable(task) {
+		task = ""
+	}
+	k.row = k.g.ledger.add(status.Request{
+		ID: k.id, Time: k.start, Entry: k.g.cfg.Node, Path: k.rt.path, Model: k.model,
+		Session: k.session, KeySource: k.source, State: stateQueued, Task: task,
+	}, k.cancel)
+	k.ans = newAnswer(k.c)
+	k.ans.know(headKey, k.source)
+}
+
+// close ends all that the call still has running, also after a panic.
+func (k *call) close() {
+	k.cancel(nil)
+	if k.linger != nil {
+		k.linger.Stop()
+	}
+	k.ans.end()
+	k.row.update(func(r *status.Request) {
+		if r.State != stateDone {
+			r.State, r.Status, r.Error = stateDone, http.StatusInternalServerError, "internal_error"
+		}
+	})
+	k.g.ledger.ended(k.row)
+}
+
+// run finds a backend and lets it answer. One that cannot take the request, before its first answer byte, is passed
+// over for the next.
+func (k *call) run() error {
+	if k.stream {
+		k.ans.keepAlive(min(k.g.cfg.QueueTimeout+holdSlack, maxHold), k.g.cfg.KeepAlive, k.keepAlives())
+	}
+	var accept, tried []string
+	for {
+		lease, err := k.acquire(accept)
+		if err != nil {
+			return k.notServed(err)
+		}
+		again, err := k.attempt(lease)
+		if !again || k.ctx.Err() != nil {
+			return err
+		}
+		tried = append(tried, lease.Backend())
+		if accept = k.others(tried); len(accept) == 0 {
+			return err
+		}
+	}
+}
+
+// acquire waits in the model's line for a seat. A conversation with a living home may be worth a longer wait.
+func (k *call) acquire(accept []string) (*engine.Lease, error) {
+	home := k.g.homes.find(k.model, k.session)
+	wait := k.g.cfg.QueueTimeout
+	if home != "" && k.g.cfg.WarmWait > wait && slices.Contains(k.others(nil), home) {
+		wait = k.g.cfg.WarmWait
+	}
+	ctx, cancel := context.WithDeadlineCause(k.ctx, time.Now().Add(wait), errQueueTimeout)
+	defer cancel()
+	lease, err := k.g.cfg.Engine.Acquire(ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session})
+	if err != nil {
+		return nil, err
+	}
+	k.granted(lease, home)
+	return lease, nil
+}
+
+// granted notes where the request runs, and why there.
+func (k *call) granted(lease *engine.Lease, home string) {
+	backend, t := lease.Backend(), lease.Timing()
+	reason := k.reason(backend, home, t.Waited)
+	ms := float64(t.Queued.Microseconds()) / 1000
+	k.g.homes.set(k.model, k.session, backend)
+	k.ans.know(headNode, k.g.cfg.Node)
+	k.ans.know(headBackend, backend)
+	k.ans.know(headModel, lease.Model())
+	k.ans.know(headRoute, reason)
+	k.ans.know(headQueue, strconv.FormatInt(t.Queued.Milliseconds(), 10))
+	k.row.update(func(r *status.Request) {
+		r.Node, r.Backend, r.Model, r.Reason, r.State = k.g.cfg.Node, backend, lease.Model(), reason, statePrefill
+		r.QueueMS = &ms
+	})
+}
+
+func (k *call) reason(backend, home string, waited bool) string {
+	switch {
+	case k.pinned:
+		return "pinned"
+	case home == backend && waited:
+		return "wait"
+	case home == backend:
+		return "home"
+	case home != "":
+		return "move"
+	case k.backends() == 1:
+		return "only"
+	}
+	return "cold"
+}
+
+func (k *call) backends() int {
+	for _, m := range k.g.cfg.Engine.Snapshot() {
+		if m.Model.Name == k.model {
+			return len(m.Backends)
+		}
+	}
+	return 0
+}
+
+// others lists the model's backends that serve now and are not among tried.
+func (k *call) others(tried []string) []string {
+	var ids []string
+	for _, m := range k.g.cfg.Engine.Snapshot() {
+		if m.Model.Name != k.model {
+			continue
+		}
+		for _, b := range m.Backends {
+			if serving(b.State) && !slices.Contains(tried, b.ID) {
+				ids = append(ids, b.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// notServed says why the request got no seat.
+func (k *call) notServed(err error) error {
+	switch {
+	case errors.Is(err, engine.ErrUnknownModel):
+		return k.g.unknownModel(k.model)
+	case errors.Is(err, engine.ErrNotReady):
+		return k.notReady()
+	}
+	e := asError(err)
+	if k.rt.kind == kindResponses && e.Status == http.StatusTooManyRequests {
+		later := *e // clients of that API lose the turn on 429 and come again on 503
+		later.Status = http.StatusServiceUnavailable
+		return &later
+	}
+	return err
+}
+
+// notReady says what the model is doing instead.
+func (k *call) notReady() error {
+	e := asError(engine.ErrNotReady)
+	best := engine.BackendState{State: engine.StateFailed, Progress: -1}
+	for _, m := range k.g.cfg.Engine.Snapshot() {
+		if m.Model.Name != k.model {
+			continue
+		}
+		for _, b := range m.Backends {
+			if rank(b.State) < rank(best.State) || b.State == best.State && b.Progress > best.Progress {
+				best = b
+			}
+		}
+	}
+	switch {
+	case best.State == engine.StateFailed:
+		e.Message = "the model's engine cannot be started; \"viiwork status\" on this node says why"
+	case best.State == engine.StateLoading && best.Progress >= 0:
+		e.Message = fmt.Sprintf("the model is loading (%.0f %%); try again shortly", best.Progress*100)
+	default:
+		e.Message = fmt.Sprintf("the model is not ready (its engine is %s); try again shortly", best.State)
+	}
+	return e
+}
+
+// finish writes what is still to be written and closes the row.
+func (k *call) finish(err error) error {
+	k.ans.stop()
+	code := http.StatusOK
+	text := ""
+	if err != nil {
+		if cause := context.Cause(k.ctx); cause != nil {
+			err = errClientGone
+			if errors.Is(cause, errCancelled) {
+				err = errCancelled
+			}
+		}
+		e := asError(err)
+		code, text = e.Status, e.Code
+	}
+	k.row.update(func(r *status.Request) {
+		r.State, r.Status, r.Error = stateDone, code, text
+		k.tally.into(r)
+	})
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return nil
+	case k.ans.started():
+		k.lastWord(asError(err))
+		return nil
+	}
+	return err
+}
+
+// lastWord ends an answer under way with an error: an event where events are expected, a broken connection else.
+func (k *call) lastWord(e *Error) {
+	if !k.ans.events() {
+		panic(http.ErrAbortHandler)
+	}
+	_ = k.ans.event(e.event(k.rt.kind), true) // a client that left needs none
+}

@@ -1,0 +1,138 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"viiwork/appliance/config"
+)
+
+// server is one open listener with the HTTP server behind it.
+type server struct {
+	listener net.Listener
+	http     *http.Server
+	socket   string // path of a unix socket to remove at the end
+}
+
+// listen opens everything the configuration asks for, or nothing: the socket for commands of this machine, api.local,
+// and in lan mode api.host.
+func (a *Appliance) listen(cfg *config.Config) (servers []*server, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(servers)
+			servers = nil
+		}
+	}()
+	socket, err := a.listenSocket(cfg.Node.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	servers = append(servers, socket)
+	for _, want := range listenAddresses(cfg) {
+		l, err := net.Listen("tcp", want.addr)
+		if err != nil {
+			return servers, listenFault(want, err)
+		}
+		servers = append(servers, a.server(l))
+	}
+	return servers, nil
+}
+
+// wanted is an address and the configuration key it comes from.
+type wanted struct{ key, addr string }
+
+// listenAddresses is where cfg says the node answers. api.local is left out where api.host covers it.
+func listenAddresses(cfg *config.Config) []wanted {
+	var all []wanted
+	covered := false
+	if cfg.Mesh.Network == "lan" {
+		addr := net.JoinHostPort(cfg.API.Host, strconv.Itoa(cfg.API.Port))
+		all = append(all, wanted{"api.host and api.port", addr})
+		covered = covers(addr, cfg.API.Local)
+	}
+	if cfg.API.Local != "" && !covered {
+		all = append(all, wanted{"api.local", cfg.API.Local})
+	}
+	return all
+}
+
+// covers reports whether a listener on all answers for local as well: the same address, or any address of the family.
+func covers(all, local string) bool {
+	host, port, _ := net.SplitHostPort(all)
+	localHost, localPort, _ := net.SplitHostPort(local)
+	if port != localPort {
+		return false
+	}
+	switch ip := net.ParseIP(localHost); {
+	case host == localHost, host == "", host == "::": // both families, as Go listens
+		return true
+	case host == "0.0.0.0":
+		return ip == nil || ip.To4() != nil // "localhost" is 127.0.0.1 at least
+	}
+	return false
+}
+
+// listenFault says which key asked for the address and what to do about it.
+func listenFault(want wanted, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listening on %s: another program has this port: stop it (ss -ltnp shows it) or change %s", want.addr, want.key)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("listening on %s: this machine has no such address: change %s", want.addr, want.key)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listening on %s: ports below 1024 need more rights: change %s", want.addr, want.key)
+	}
+	return fmt.Errorf("listening on %s (%s): %w", want.addr, want.key, err)
+}
+
+// server puts the node's handler behind l. Bodies and answers have no time limit of their own: a prefill may take
+// minutes. Headers must come within 10 s, so that idle strangers do not pile up.
+func (a *Appliance) server(l net.Listener) *server {
+	return &server{listener: l, http: &http.Server{
+		Handler:           a.handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          nil,
+	}}
+}
+
+func (s *server) serve() error {
+	err := s.http.Serve(s.listener)
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving on %s: %w", s.listener.Addr(), err)
+}
+
+// closeAll closes listeners first, then lets answers already written leave for a second at most.
+func closeAll(servers []*server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, s := range servers {
+		if err := s.http.Shutdown(ctx); err != nil {
+			s.http.Close()
+		}
+		s.listener.Close() // not yet served: Shutdown does not know it
+		if s.socket != "" {
+			os.Remove(s.socket)
+		}
+	}
+}
+
+// addresses are those that take requests from programs, the socket left out.
+func addresses(servers []*server) (addrs []string) {
+	for _, s := range servers {
+		if s.socket == "" {
+			addrs = append(addrs, s.listener.Addr().String())
+		}
+	}
+	return addrs
+}

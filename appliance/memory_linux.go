@@ -1,0 +1,12 @@
+package appliance
+
+import "golang.org/x/sys/unix"
+
+// totalMemory is this machine's RAM in bytes, 0 when it cannot be read.
+func totalMemory() uint64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return info.Totalram * uint64(info.Unit)
+}

@@ -1,0 +1,275 @@
+package appliance_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"viiwork/appliance"
+	"viiwork/appliance/config"
+	"viiwork/engine/enginetest"
+)
+
+// node is a node in this process, over a fake engine.
+type node struct {
+	*appliance.Appliance
+	url, dir string
+	fake     *enginetest.Server
+	stop     context.CancelFunc
+	ended    chan error
+}
+
+// newNode starts a node whose model m is served by a fake engine, with extra lines of configuration.
+func newNode(t *testing.T, extra string) *node {
+	t.Helper()
+	// Checked last, when node, engine and clients have ended.
+	t.Cleanup(func() {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		goleak.VerifyNone(t)
+	})
+	n := &node{dir: t.TempDir(), ended: make(chan error, 1)}
+	n.fake = enginetest.New(enginetest.Options{Slots: 2, Model: "m", Context: 1 << 16, DecodeTPS: 200, ReplyTokens: 1 << 20})
+	t.Cleanup(n.fake.Close)
+	cfg, err := config.Parse("viiwork.yaml", []byte(nodeConfig(n.fake.URL(), n.dir)+extra), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan string, 1)
+	n.Appliance, err = appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) { ready <- "http://" + a[0] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	go func() { n.ended <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		n.Abort()
+		if err := <-n.ended; err != nil {
+			t.Errorf("the node ended with %v", err)
+		}
+	})
+	select {
+	case n.url = <-ready:
+	case err := <-n.ended:
+		n.ended <- nil
+		t.Fatal(err)
+	}
+	waitReady(t, n.url)
+	return n
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	n := newNode(t, "")
+	for _, path := range []string{"/healthz", "/readyz", "/v1/status", "/v1/models", "/v1/models/m", "/api/requests"} {
+		answer, err := http.Get(n.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json") {
+			t.Errorf("%s: %d %s", path, answer.StatusCode, answer.Header.Get("Content-Type"))
+		}
+	}
+}
+
+// TestSteeringNeedsTheSocket: what changes the node is refused on the port and works on the socket.
+func TestSteeringNeedsTheSocket(t *testing.T) {
+	n := newNode(t, "")
+	answer, err := http.Post(n.url+"/api/drain", "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusForbidden || n.Status().State != "ready" {
+		t.Errorf("over the port: %d, the node is %s", answer.StatusCode, n.Status().State)
+	}
+	local := socketClient(n.dir)
+	for _, step := range []struct{ body, want string }{{`{}`, "draining"}, {`{"off":false}`, "draining"}, {`{"off":true}`, "ready"}} {
+		answer, err := local.Post("http://viiwork/api/drain", "application/json", strings.NewReader(step.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != 200 || n.Status().State != step.want {
+			t.Errorf("%s: %d %s, the node is %s, want %s", step.body, answer.StatusCode, text, n.Status().State, step.want)
+		}
+	}
+	info, err := os.Stat(appliance.SocketPath(filepath.Join(n.dir, "state")))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v (%v), want 0600", info.Mode(), err)
+	}
+}
+
+// TestDrainLetsStreamsFinish: a stream running at SIGTERM is answered to its end, a new request is not begun.
+func TestDrainLetsStreamsFinish(t *testing.T) {
+	n := newNode(t, "")
+	body := `{"model":"m","stream":true,"max_tokens":100,"messages":[{"role":"user","content":"x"}]}`
+	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.ReadFull(answer.Body, make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	n.stop()
+	refused := false
+	for deadline := time.Now().Add(5 * time.Second); !refused && time.Now().Before(deadline); {
+		second, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			break
+		}
+		refused = second.StatusCode == http.StatusServiceUnavailable && second.Header.Get("Retry-After") != ""
+		second.Body.Close()
+	}
+	if !refused {
+		t.Error("a request that came while draining was not refused with 503 and Retry-After")
+	}
+	rest, err := io.ReadAll(answer.Body)
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(rest)), "[DONE]") {
+		t.Errorf("the running stream ended with %v: %.200q", err, rest[max(0, len(rest)-200):])
+	}
+}
+
+// TestDrainEndsWithAnErrorEvent: what runs longer than node.drain is told so.
+func TestDrainEndsWithAnErrorEvent(t *testing.T) {
+	n := newNode(t, "")
+	body := `{"model":"m","stream":true,"max_tokens":60000,"messages":[{"role":"user","content":"x"}]}`
+	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.ReadFull(answer.Body, make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	n.stop()
+	n.Abort()
+	rest, _ := io.ReadAll(answer.Body)
+	events := strings.Split(strings.TrimSpace(string(rest)), "\n\n")
+	if last := events[len(events)-1]; !strings.Contains(last, `"error"`) || strings.Contains(string(rest), "[DONE]") {
+		t.Errorf("the stream ends with %q", last)
+	}
+}
+
+// TestTakenPortIsNamed: the error says which key to change.
+func TestTakenPortIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {local: %q}\nmesh: {open: true}\nmodels: []\n", t.TempDir(), l.Addr())
+	err = runOnce(t, text)
+	if err == nil || !strings.Contains(err.Error(), l.Addr().String()) || !strings.Contains(err.Error(), "api.local") {
+		t.Errorf("got %v, want the address and api.local named", err)
+	}
+}
+
+// TestWideHostCoversLocal: api.local is not opened a second time where api.host answers for it.
+func TestWideHostCoversLocal(t *testing.T) {
+	for _, host := range []string{"", "0.0.0.0", "::", "127.0.0.1"} {
+		port := freePort()
+		text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {host: %q, port: %d, local: \"127.0.0.1:%d\"}\nmesh: {network: lan, open: true, lan: {mdns: false}}\nmodels: []\n",
+			t.TempDir(), host, port, port)
+		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		a, err := appliance.New(cfg, appliance.Options{Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) {
+			if answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port)); err != nil {
+				t.Errorf("host %q: %v", host, err)
+			} else {
+				answer.Body.Close()
+			}
+			cancel()
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Run(ctx); err != nil {
+			t.Errorf("host %q: %v", host, err)
+		}
+	}
+}
+
+// TestTwoNodesOneState: the second is refused and told what to do.
+func TestTwoNodesOneState(t *testing.T) {
+	n := newNode(t, "")
+	text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {local: \"\"}\nmesh: {open: true}\nmodels: []\n", filepath.Join(n.dir, "state"))
+	if err := runOnce(t, text); err == nil || !strings.Contains(err.Error(), "another node runs") || !strings.Contains(err.Error(), "node.state_dir") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// runOnce runs a node that must refuse to start.
+func runOnce(t *testing.T, text string) error {
+	t.Helper()
+	cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := appliance.New(cfg, appliance.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	return a.Run(ctx)
+}
+
+// TestReloadKeepsWhatDidNotChange: another model comes and goes, the first one's requests never notice.
+func TestReloadKeepsWhatDidNotChange(t *testing.T) {
+	n := newNode(t, "")
+	base := nodeConfig(n.fake.URL(), n.dir)
+	more := base + fmt.Sprintf("  - {name: second, context: 1024, parallel: 1, llamacpp: {runner: external, url: %q}}\n", n.fake.URL())
+	body := `{"model":"m","stream":true,"max_tokens":200,"messages":[{"role":"user","content":"x"}]}`
+	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	for _, text := range []string{more, base} {
+		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.Reload(cfg); err != nil {
+			t.Fatal(err)
+		}
+		waitReady(t, n.url)
+	}
+	rest, err := io.ReadAll(answer.Body)
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(rest)), "[DONE]") {
+		t.Errorf("the running stream ended with %v: %.200q", err, rest[max(0, len(rest)-200):])
+	}
+	if got := len(n.Status().Models); got != 1 {
+		t.Errorf("%d models after the second one left, want 1", got)
+	}
+}
+
+func TestSocketPathStaysShort(t *testing.T) {
+	long := "/var/lib/" + strings.Repeat("deep/", 40)
+	for dir, want := range map[string]string{"/var/lib/viiwork": "/var/lib/viiwork/viiwork.sock", long: ""} {
+		got := appliance.SocketPath(dir)
+		if want != "" && got != want || len(got) > 100 {
+			t.Errorf("SocketPath(%q) = %q", dir, got)
+		}
+	}
+	if appliance.SocketPath(long) == appliance.SocketPath(long+"er") {
+		t.Error("two state directories share a socket")
+	}
+}

@@ -1,0 +1,141 @@
+package appliance
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"viiwork/appliance/gateway"
+	"viiwork/appliance/status"
+	"viiwork/engine"
+)
+
+// mountStatus adds what tells about the node and steers it. None of it needs a slot.
+func (a *Appliance) mountStatus(e *echo.Echo) {
+	e.GET("/v1/status", func(c echo.Context) error { return c.JSON(http.StatusOK, a.Status()) })
+	e.GET("/healthz", func(c echo.Context) error { return c.JSON(http.StatusOK, map[string]string{"status": "ok"}) })
+	e.GET("/readyz", a.ready)
+	e.POST("/api/drain", a.trusted(a.postDrain))
+	e.GET("/api/logs", a.trusted(a.getLogs))
+}
+
+// trusted lets only the node's own socket through.
+func (a *Appliance) trusted(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !fromSocket(c.Request()) {
+			return &gateway.Error{Status: http.StatusForbidden, Type: "permission_error", Code: "not_allowed",
+				Message: "only the commands of this machine may do this: use 'viiwork' there"}
+		}
+		return next(c)
+	}
+}
+
+// ready is 200 once every configured model is ready, else 503 with what is missing.
+func (a *Appliance) ready(c echo.Context) error {
+	missing := []map[string]string{}
+	for _, m := range a.engine.Snapshot() {
+		if !slices.ContainsFunc(m.Backends, serving) {
+			why := "starting"
+			for _, b := range m.Backends {
+				why = string(b.State)
+				if b.Err != "" {
+					why += ": " + b.Err
+				}
+			}
+			missing = append(missing, map[string]string{"model": m.Model.Name, "why": why})
+		}
+	}
+	code, state := http.StatusOK, "ready"
+	if len(missing) > 0 {
+		code, state = http.StatusServiceUnavailable, "waiting"
+		c.Response().Header().Set("Retry-After", "5")
+	}
+	return c.JSON(code, map[string]any{"status": state, "missing": missing})
+}
+
+func serving(b engine.BackendState) bool {
+	return b.State == engine.StateReady || b.State == engine.StateBusy
+}
+
+func (a *Appliance) postDrain(c echo.Context) error {
+	var want struct {
+		Off bool `json:"off"`
+	}
+	if err := c.Bind(&want); err != nil {
+		return &gateway.Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: `the body must be {"off":true} or {"off":false}`}
+	}
+	a.Drain(!want.Off)
+	return c.JSON(http.StatusOK, map[string]string{"state": a.Status().State})
+}
+
+// getLogs streams the engine output of one model, or of all, as text.
+func (a *Appliance) getLogs(c echo.Context) error {
+	tail, err := strconv.Atoi(c.QueryParam("tail"))
+	if err != nil {
+		tail = -1
+	}
+	model, follow := c.QueryParam("model"), c.QueryParam("follow") == "1"
+	names := []string{model}
+	if model == "" {
+		names = names[:0]
+		for _, m := range a.engine.Snapshot() {
+			names = append(names, m.Model.Name)
+		}
+	} else if !a.serves(model) {
+		return &gateway.Error{Status: http.StatusNotFound, Type: "invalid_request_error", Code: "model_not_found", Message: fmt.Sprintf("this node has no model %q: 'viiwork models' lists them", model)}
+	}
+	c.Response().Header().Set(echo.HeaderContentType, "text/plain; charset=utf-8")
+	c.Response().WriteHeader(http.StatusOK)
+	out := newLineWriter(c.Response(), len(names) > 1)
+	return out.each(names, func(name string, w *modelWriter) error {
+		return a.engine.Logs(c.Request().Context(), name, w, tail, follow)
+	})
+}
+
+func (a *Appliance) serves(model string) bool {
+	return slices.ContainsFunc(a.engine.Snapshot(), func(m engine.ModelState) bool { return m.Model.Name == model })
+}
+
+// Status is what /v1/status answers.
+func (a *Appliance) Status() status.Node {
+	a.mu.Lock()
+	cfg, cards, warnings := a.cfg, a.cards, slices.Clone(a.warnings)
+	a.mu.Unlock()
+	node := status.Node{
+		Node: cfg.Node.Name, Version: a.options.Version, Network: cfg.Mesh.Network,
+		Models: []status.Model{}, GPUs: []status.GPU{}, Warnings: warnings,
+	}
+	owner := map[int]string{}
+	state := "ready"
+	for _, m := range a.engine.Snapshot() {
+		for _, b := range m.Model.Backends {
+			for _, gpu := range b.GPUs {
+				owner[gpu] = m.Model.Name
+			}
+		}
+		if !slices.ContainsFunc(m.Backends, serving) {
+			state = "degraded"
+			if slices.ContainsFunc(m.Backends, func(b engine.BackendState) bool {
+				return b.State == engine.StateStarting || b.State == engine.StateLoading
+			}) {
+				state = "starting"
+			}
+		}
+		node.Models = append(node.Models, modelStatus(m))
+	}
+	if a.draining.Load() {
+		state = "draining"
+	}
+	node.State = state
+	for _, card := range cards {
+		node.GPUs = append(node.GPUs, status.GPU{Index: card.Index, Name: card.Name, Accel: string(card.Accel), Memory: card.Memory, Model: owner[card.Index]})
+	}
+	node.Members = []status.Member{{Name: cfg.Node.Name, State: memberState(state), Version: a.options.Version, Addr: firstAddress(cfg)}}
+	if node.Warnings == nil {
+		node.Warnings = []status.Warning{}
+	}
+	return node
+}

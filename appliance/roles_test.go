@@ -63,7 +63,7 @@ func playProxy(ctx context.Context, engine string) error {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.FlushInterval = -1
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 64
+	transport.DisableKeepAlives = true // the engine closes after each stream unannounced; kept connections lose requests
 	proxy.Transport = transport
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,0 +1,41 @@
+# Everything a person or a machine does with this tree. `make run` and `make test` install what they need (apt-get, as
+# root or with sudo), start a Docker daemon if none answers, and end what they started.
+
+GO      ?= go
+BIN     := bin/viiwork
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+# Our own packages are tested with the race detector, which needs cgo and gcc; the product is built without.
+TESTFLAGS ?= -race -timeout 20m
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help run build test lint bench images fmt clean
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+run: build ## a demo node on a real engine, with a line to try
+	.ci/with-services $(BIN) demo $(DEMOFLAGS)
+
+build: ## the program, without cgo, as bin/viiwork
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./appliance/viiwork
+
+test: ## all tests, raced, on real engines and a real Docker daemon
+	.ci/with-services $(GO) test $(TESTFLAGS) ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@bad=$$(gofmt -l appliance engine images); [ -z "$$bad" ] || { echo "not gofmt'ed: $$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+bench: ## what the gateway costs, as ratios to the engine alone; BENCHTIME=1000x for a short look
+	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),10000x) -timeout 30m ./appliance ./appliance/gateway
+
+images: ## the CPU engine image viiwork-engine:cpu
+	.ci/with-services true
+
+fmt: ## gofmt
+	gofmt -w appliance engine images
+
+clean: ## removes what build made; caches stay
+	rm -rf bin

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// home is what a backend owns on disk.
+type home struct {
+	keyFile, slotDir string
+	key              string
+	newKey           bool
+}
+
+func (e *Engine) homeOf(id string) home {
+	name := SafeName(id)
+	return home{
+		keyFile: filepath.Join(e.cfg.StateDir, "engines", name+".key"),
+		slotDir: filepath.Join(e.cfg.StateDir, "slots", name),
+	}
+}
+
+// makeHome makes the backend's folders, and its key unless an earlier run left one: a process that is to be adopted
+// demands the key it was started with.
+func (e *Engine) makeHome(id string) (home, error) {
+	h := e.homeOf(id)
+	for _, dir := range []string{filepath.Dir(h.keyFile), h.slotDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return h, fmt.Errorf("making the state folder: %w: allow this user to write there, or set node.state_dir", err)
+		}
+	}
+	if key, ok := readKey(h.keyFile); ok {
+		h.key = key
+		return h, nil
+	}
+	var raw [32]byte
+	rand.Read(raw[:]) // never fails
+	h.key, h.newKey = hex.EncodeToString(raw[:]), true
+	if err := writeKey(h.keyFile, h.key); err != nil {
+		return h, fmt.Errorf("writing the engine's key: %w: allow this user to write there, or set node.state_dir", err)
+	}
+	return h, nil
+}
+
+// readKey accepts only what writeKey wrote, and nothing that others could have read.
+func readKey(path string) (string, bool) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 || info.Size() > 256 {
+		return "", false
+	}
+	raw, err := os.ReadFile(path)
+	key := strings.TrimSpace(string(raw))
+	if b, herr := hex.DecodeString(key); err != nil || herr != nil || len(b) != 32 {
+		return "", false
+	}
+	return key, true
+}
+
+func writeKey(path, key string) error {
+	tmp := path + ".new"
+	if err := os.Remove(tmp); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(key + "\n")
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// clearHome removes what a retired backend leaves: its key opens nothing any more, and its saved slots hold what people
+// wrote.
+func (e *Engine) clearHome(id string) {
+	h := e.homeOf(id)
+	for _, err := range []error{os.RemoveAll(h.keyFile), os.RemoveAll(h.slotDir)} {
+		if err != nil {
+			e.cfg.Log.Warn("what a removed backend left cannot be deleted", "backend", id, "error", err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"viiwork/engine"
+)
+
+func TestSilentEngineIsRestartedAndItsRequestEnds(t *testing.T) {
+	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "data: x\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}, func(c *engine.Config) {
+		c.Health = engine.HealthConfig{Interval: 50 * time.Millisecond, Stall: 300 * time.Millisecond}
+	})
+	h.fake().set(func(f *fakeEngine) { f.slots = busySlots(1, 1) })
+	l := h.acquire(engine.Request{Model: "m"})
+	resp := h.do(l)
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, engine.ErrSilent) {
+		t.Errorf("reading ended with %v, want ErrSilent", err)
+	}
+	if _, err := l.Do(post(t, t.Context(), "{}")); !errors.Is(err, engine.ErrSilent) {
+		t.Errorf("another request on that lease: %v, want ErrSilent", err)
+	}
+	resp.Body.Close()
+	l.Release()
+	eventually(t, "a second process is ready", func() bool {
+		return len(h.runner.all()) == 2 && h.state("m#0").State == engine.StateReady
+	})
+	if !h.runner.all()[0].wasStopped() {
+		t.Error("the silent process was not stopped")
+	}
+}
+
+func TestEngineThatStreamsIsBusyNotDead(t *testing.T) {
+	left := make(chan struct{}, 1)
+	h := serving(t, false, endless(left), func(c *engine.Config) { c.Health.Interval = 30 * time.Millisecond })
+	f := h.fake()
+	l := h.acquire(engine.Request{Model: "m"})
+	resp := h.do(l)
+	read := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, resp.Body)
+		read <- err
+	}()
+	checks, _ := f.count()
+	f.set(func(f *fakeEngine) { f.checkErr = context.DeadlineExceeded })
+	eventually(t, "ten missed checks", func() bool { n, _ := f.count(); return n > checks+10 })
+	h.want("m#0", engine.StateBusy)
+	f.set(func(f *fakeEngine) { f.checkErr = nil })
+	eventually(t, "ready again", func() bool { return h.state("m#0").State == engine.StateReady })
+	if len(h.runner.all()) != 1 {
+		t.Error("a streaming engine was restarted")
+	}
+	l.Release()
+	if err := <-read; err == nil {
+		t.Error("a released answer ended like a complete one")
+	}
+	resp.Body.Close()
+}
+
+func TestEngineThatMissesChecksInALongPrefillIsBusyNotDead(t *testing.T) {
+	prefill := make(chan struct{})
+	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) {
+		<-prefill
+		io.WriteString(w, "done")
+	}, func(c *engine.Config) { c.Health.Interval = 30 * time.Millisecond })
+	f := h.fake()
+	l := h.acquire(engine.Request{Model: "m"})
+	answered := make(chan string, 1)
+	go func() {
+		resp := h.do(l)
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		answered <- string(body)
+	}()
+	eventually(t, "the request is under way", func() bool {
+		f.set(func(f *fakeEngine) { f.checkErr = context.DeadlineExceeded })
+		return h.state("m#0").State == engine.StateBusy
+	})
+	checks, _ := f.count()
+	eventually(t, "ten missed checks", func() bool { n, _ := f.count(); return n > checks+10 })
+	h.want("m#0", engine.StateBusy)
+	close(prefill)
+	if got := <-answered; got != "done" {
+		t.Errorf("answer is %q", got)
+	}
+	l.Release()
+	if len(h.runner.all()) != 1 {
+		t.Error("an engine in a prefill was restarted")
+	}
+}
+
+func TestClientThatDoesNotReadMakesNoEngineSilent(t *testing.T) {
+	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "all of it") },
+		func(c *engine.Config) {
+			c.Health = engine.HealthConfig{Interval: 30 * time.Millisecond, Stall: 100 * time.Millisecond}
+		})
+	f := h.fake()
+	l := h.acquire(engine.Request{Model: "m"})
+	resp := h.do(l)
+	checks, _ := f.count()
+	eventually(t, "twenty checks", func() bool { n, _ := f.count(); return n > checks+20 })
+	if body, err := io.ReadAll(resp.Body); string(body) != "all of it" || err != nil {
+		t.Errorf("%q, %v", body, err)
+	}
+	resp.Body.Close()
+	l.Release()
+	if len(h.runner.all()) != 1 {
+		t.Error("the engine was restarted")
+	}
+}

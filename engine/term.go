@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// term is one process from its start or adoption to its end; for an external server, from one sight of it to its loss.
+type term struct {
+	proc    Process // nil for external
+	target  Target
+	resumed bool   // it ran before and may still work for somebody who has left
+	give    func() // hands on the turn to load
+}
+
+const maxVisitPause = 5 * time.Second
+
+// term loads, serves and ends one process, and tells why it ended.
+func (b *backend) term(run, life context.Context, t *term) error {
+	alive, end := context.WithCancelCause(life)
+	defer end(nil)
+	watching, unwatch := context.WithCancel(context.WithoutCancel(life))
+	gone := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := awaitExit(watching, t.proc); err != nil {
+			end(err)
+			close(gone)
+		}
+	})
+	b.set(StateLoading)
+	props, err := b.loadInTime(alive, t)
+	t.give()
+	if err == nil {
+		err = b.serve(alive, t, props)
+	}
+	err = b.part(run, life, t, gone, err)
+	unwatch()
+	wg.Wait()
+	return err
+}
+
+// visit does the same for a server somebody else runs.
+func (b *backend) visit(run, life context.Context) error {
+	t := &term{target: Target{URL: b.model.URL}, resumed: true}
+	props, err := b.load(life, t)
+	if err == nil {
+		err = b.serve(life, t, props)
+	}
+	return b.part(run, life, t, nil, err)
+}
+
+// awaitExit returns how the process ended, or nil when ctx has.
+func awaitExit(ctx context.Context, p Process) error {
+	for {
+		exit, err := p.Wait(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			return fmt.Errorf("the engine ended: %s", exit.Reason)
+		}
+		// The runner lost sight of it, as when Docker restarts; its health decides.
+		if !sleep(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// part ends a term: requests first, then the process, unless it is to be adopted by the next run.
+func (b *backend) part(run, life context.Context, t *term, gone <-chan struct{}, err error) error {
+	b.shut()
+	if life.Err() != nil && !retired(life) && !b.engine.stops() {
+		return err
+	}
+	lost := ErrStopped
+	switch {
+	case retired(life):
+		b.set(StateDraining)
+		b.drain(run, gone)
+	case errors.Is(err, ErrSilent):
+		lost = ErrSilent
+	}
+	b.abort(lost)
+	if t.proc == nil {
+		return err
+	}
+	if life.Err() == nil {
+		err = withLastWords(life, t, err)
+	}
+	b.end(life, t.proc)
+	b.attach(nil, false)
+	return err
+}
+
+func (e *Engine) stops() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stop
+}
+
+// drain waits until the leases of a removed backend are released.
+func (b *backend) drain(run context.Context, gone <-chan struct{}) {
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
+	for len(b.held()) > 0 {
+		select {
+		case <-b.wake:
+		case <-gone:
+			return
+		case <-run.Done():
+			return
+		case <-limit.C:
+			return
+		}
+	}
+}
+
+// end stops a process; one that cannot be stopped is tried again before the next start.
+func (b *backend) end(life context.Context, p Process) error {
+	b.leftover = nil
+	if err := stopProcess(life, p); err != nil {
+		b.leftover = p
+		b.engine.cfg.Log.Warn("engine cannot be stopped", "backend", b.id, "error", err)
+		return err
+	}
+	return nil
+}

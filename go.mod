@@ -7,6 +7,7 @@ require (
 	github.com/docker/docker v28.5.2+incompatible
 	github.com/docker/go-connections v0.8.2
 	github.com/gpustack/gguf-parser-go v0.28.2
+	github.com/hbollon/go-edlib v1.7.0
 	github.com/labstack/echo/v4 v4.16.4
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2

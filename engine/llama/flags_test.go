@@ -131,6 +131,7 @@ func TestOwnersFlagsAreCheckedBeforeTheEngineStarts(t *testing.T) {
 		{[]string{"--nope"}, "unknown flag --nope for llama-server 0.7.0 (build 11669): remove it from args"},
 		{[]string{"--thread", "2"}, "did you mean --threads?"},
 		{[]string{"-threads", "2"}, "did you mean --threads?"},
+		{[]string{"-pn", "2"}, "did you mean -np?"}, // swapped letters are one slip
 		{[]string{"--mlock"}, "did you mean -lm mlock?"},
 		{[]string{"--draft-max", "4"}, "did you mean --spec-draft-n-max?"},
 		{[]string{"--metrics", "on"}, `"on" in args follows no flag that takes it`},

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +12,7 @@ import (
 	"viiwork/engine"
 )
 
-const (
-	probeLimit   = 1 << 20         // bytes kept of what a program prints
-	probeTimeout = 2 * time.Minute // a large image on a cold disk takes its time
-)
+const probeTimeout = 2 * time.Minute // a large image on a cold disk takes its time
 
 // Probe runs the model's image with args in a throw-away container. What was printed is returned also when the program
 // ended with a fault.
@@ -61,7 +57,7 @@ func (r *Runner) runProbe(ctx context.Context, id string) (string, error) {
 	if err := r.cli.ContainerStart(ctx, id, container.StartOptions{}); err != nil {
 		return "", err
 	}
-	out := &bounded{}
+	out := &engine.Printed{}
 	_, err = stdcopy.StdCopy(out, out, stream.Reader)
 	if ctx.Err() != nil {
 		return out.String(), ctx.Err()
@@ -78,14 +74,4 @@ func (r *Runner) runProbe(ctx context.Context, id string) (string, error) {
 	case err := <-failed:
 		return out.String(), err
 	}
-}
-
-// bounded keeps the first probeLimit bytes and swallows the rest, so that the writer never blocks.
-type bounded struct{ bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if room := probeLimit - b.Len(); room > 0 {
-		b.Buffer.Write(p[:min(room, len(p))])
-	}
-	return len(p), nil
 }

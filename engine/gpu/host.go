@@ -59,10 +59,7 @@ func (h Host) path(elements ...string) string {
 	return filepath.Join(append([]string{h.Root}, elements...)...)
 }
 
-const (
-	runTimeout = 20 * time.Second // a lost card can make nvidia-smi hang
-	runLimit   = 1 << 20          // bytes of output that are kept
-)
+const runTimeout = 20 * time.Second // a lost card can make nvidia-smi hang
 
 // Exec is the Run of this machine.
 func Exec(ctx context.Context, name string, args ...string) ([]byte, error) {
@@ -72,17 +69,8 @@ func Exec(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	out := &bounded{}
+	out := &engine.Printed{}
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
-	return out.text, err
-}
-
-// bounded keeps the first runLimit bytes and swallows the rest, so that the writer never blocks.
-type bounded struct{ text []byte }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := runLimit - len(b.text)
-	b.text = append(b.text, p[:min(room, len(p))]...)
-	return len(p), nil
+	return []byte(out.String()), err
 }

@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"fmt"
-	"io"
 	"os/exec"
 	"syscall"
 	"time"
@@ -11,10 +10,7 @@ import (
 	"viiwork/engine"
 )
 
-const (
-	probeLimit   = 1 << 20 // bytes kept of what a program prints
-	probeTimeout = time.Minute
-)
+const probeTimeout = time.Minute
 
 // Probe runs the model's program with args, kept off all cards. What was printed is returned also when the program
 // ended with a fault. A process has no way to be kept off the network here: the program is the owner's own.
@@ -30,7 +26,7 @@ func (r *Runner) Probe(ctx context.Context, m engine.Model, args ...string) (str
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open must not hold us
-	out := &bounded{}
+	out := &engine.Printed{}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -40,16 +36,3 @@ func (r *Runner) Probe(ctx context.Context, m engine.Model, args ...string) (str
 	}
 	return out.String(), nil
 }
-
-// bounded keeps the first probeLimit bytes and swallows the rest, so that the writer never blocks.
-type bounded struct{ text []byte }
-
-var _ io.Writer = (*bounded)(nil)
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := probeLimit - len(b.text)
-	b.text = append(b.text, p[:min(room, len(p))]...)
-	return len(p), nil
-}
-
-func (b *bounded) String() string { return string(b.text) }

@@ -21,30 +21,12 @@ type modelList struct {
 }
 
 func (c *cli) modelsCommand() *cobra.Command {
-	var asJSON, mesh bool
-	cmd := &cobra.Command{
-		Use:   "models",
-		Short: "list the models that can be asked, and how many more requests each can take now",
-		Args:  exactly(0, takesNone),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := c.node()
-			if err != nil {
-				return err
-			}
-			c.noteOneNode(mesh)
-			if asJSON {
-				return c.relay(cmd.Context(), n, "/v1/models")
-			}
-			var list modelList
-			if err := n.get(cmd.Context(), "/v1/models", &list); err != nil {
-				return err
-			}
-			return c.print(drawModels(list, c.bold()))
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as GET /v1/models answers")
-	cmd.Flags().BoolVar(&mesh, "mesh", false, "list the models of all nodes (this version runs one)")
-	return cmd
+	return viewCommand(c, view{
+		use:   "models",
+		short: "list the models that can be asked, and how many more requests each can take now",
+		path:  "/v1/models",
+		all:   "list the models of all nodes",
+	}, drawModels)
 }
 
 func drawModels(list modelList, bold bool) *bytes.Buffer {

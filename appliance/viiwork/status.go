@@ -11,37 +11,12 @@ import (
 )
 
 func (c *cli) statusCommand() *cobra.Command {
-	var asJSON, mesh bool
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "show the running node: its models, their engines, what is wrong",
-		Args:  exactly(0, takesNone),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			n, err := c.node()
-			if err != nil {
-				return err
-			}
-			c.noteOneNode(mesh)
-			if asJSON {
-				return c.relay(cmd.Context(), n, "/v1/status")
-			}
-			var s status.Node
-			if err := n.get(cmd.Context(), "/v1/status", &s); err != nil {
-				return err
-			}
-			return c.print(drawStatus(s, c.bold()))
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as GET /v1/status answers")
-	cmd.Flags().BoolVar(&mesh, "mesh", false, "show all nodes (this version runs one)")
-	return cmd
-}
-
-// noteOneNode owns up to what --mesh cannot show yet.
-func (c *cli) noteOneNode(asked bool) {
-	if asked {
-		c.note("this version knows one node, this one: the mesh is not built yet")
-	}
+	return viewCommand(c, view{
+		use:   "status",
+		short: "show the running node: its models, their engines, what is wrong",
+		path:  "/v1/status",
+		all:   "show all nodes",
+	}, drawStatus)
 }
 
 // drawStatus is the page of viiwork status.

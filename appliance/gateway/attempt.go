@@ -62,10 +62,6 @@ func (k *call) outgoing(p *payload) *http.Request {
 		Header:        forwarded(k.c.Request().Header),
 		Body:          p.reader(),
 		ContentLength: p.size,
-		GetBody:       func() (io.ReadCloser, error) { return p.reader(), nil }, // for a kept connection that turns out closed
-		// llama-server closes a connection after a stream and does not announce it: the next request on it would be
-		// lost, after it was sent, and could not be told from an engine that died.
-		Close: k.rt.streams(),
 	}
 	return req.WithContext(k.ctx)
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// payload is a body on its way to an engine: the client's own bytes with a few values replaced or added. It is made
-// once and can be read any number of times, as a retry on another backend needs.
+// payload is a body on its way to an engine: the client's own bytes with a few values replaced or added. Each
+// backend that is tried reads one of its own.
 type payload struct {
 	parts [][]byte
 	size  int64
@@ -52,7 +52,7 @@ func (p *payload) close() {
 	p.mu.Unlock()
 }
 
-// reader starts from the beginning.
+// reader starts from the beginning. It is called once: without a GetBody net/http cannot send a request a second time.
 func (p *payload) reader() io.ReadCloser { return &payloadReader{p: p, parts: p.parts} }
 
 var errPayloadClosed = errors.New("the request is over")

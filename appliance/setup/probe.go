@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -69,7 +67,8 @@ func (p Probe) orReal() Probe {
 func probeImage(ctx context.Context, image string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	runner := docker.New(docker.Config{Node: "doctor", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid(), Log: silent()})
+	runner := docker.New(docker.Config{Node: "doctor", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid()})
+	defer runner.Close()
 	_, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerDocker, Image: image}, "--version")
 	return err
 }
@@ -77,12 +76,10 @@ func probeImage(ctx context.Context, image string) error {
 func probeProgram(ctx context.Context, binary string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	runner := native.New(native.Config{Node: "doctor", StateDir: os.TempDir(), Log: silent()})
+	runner := native.New(native.Config{Node: "doctor", StateDir: os.TempDir()})
 	_, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerNative, Binary: binary}, "--version")
 	return err
 }
-
-func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func listenOnce(addr string) error {
 	l, err := net.Listen("tcp", addr)

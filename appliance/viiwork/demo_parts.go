@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +49,8 @@ func (c *cli) findEngine(ctx context.Context, named string) (demoEngine, error) 
 }
 
 func probeImage(ctx context.Context) (demoEngine, error) {
-	runner := docker.New(docker.Config{Node: "demo", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid(), Log: silent()})
+	runner := docker.New(docker.Config{Node: "demo", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid()})
+	defer runner.Close()
 	text, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerDocker, Image: demoImage}, "--version")
 	if err != nil {
 		return demoEngine{}, err
@@ -67,7 +66,7 @@ func probeProgram(ctx context.Context, program string) (demoEngine, error) {
 		}
 		program = absolute
 	}
-	runner := native.New(native.Config{Node: "demo", StateDir: os.TempDir(), Log: silent()})
+	runner := native.New(native.Config{Node: "demo", StateDir: os.TempDir()})
 	text, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerNative, Binary: program}, "--version")
 	if err != nil {
 		return demoEngine{}, err
@@ -84,8 +83,6 @@ func versionLine(text string) string {
 	}
 	return "version unknown"
 }
-
-func silent() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 type demoModel struct {
 	name, path, text string

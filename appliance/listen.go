@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -35,8 +34,8 @@ func (a *Appliance) listen(cfg *config.Config) (servers []*server, err error) {
 		return nil, err
 	}
 	servers = append(servers, socket)
-	for _, want := range listenAddresses(cfg) {
-		l, err := net.Listen("tcp", want.addr)
+	for _, want := range cfg.Addresses() {
+		l, err := net.Listen("tcp", want.Addr)
 		if err != nil {
 			return servers, listenFault(want, err)
 		}
@@ -45,51 +44,17 @@ func (a *Appliance) listen(cfg *config.Config) (servers []*server, err error) {
 	return servers, nil
 }
 
-// wanted is an address and the configuration key it comes from.
-type wanted struct{ key, addr string }
-
-// listenAddresses is where cfg says the node answers. api.local is left out where api.host covers it.
-func listenAddresses(cfg *config.Config) []wanted {
-	var all []wanted
-	covered := false
-	if cfg.Mesh.Network == "lan" {
-		addr := net.JoinHostPort(cfg.API.Host, strconv.Itoa(cfg.API.Port))
-		all = append(all, wanted{"api.host and api.port", addr})
-		covered = covers(addr, cfg.API.Local)
-	}
-	if cfg.API.Local != "" && !covered {
-		all = append(all, wanted{"api.local", cfg.API.Local})
-	}
-	return all
-}
-
-// covers reports whether a listener on all answers for local as well: the same address, or any address of the family.
-func covers(all, local string) bool {
-	host, port, _ := net.SplitHostPort(all)
-	localHost, localPort, _ := net.SplitHostPort(local)
-	if port != localPort {
-		return false
-	}
-	switch ip := net.ParseIP(localHost); {
-	case host == localHost, host == "", host == "::": // both families, as Go listens
-		return true
-	case host == "0.0.0.0":
-		return ip == nil || ip.To4() != nil // "localhost" is 127.0.0.1 at least
-	}
-	return false
-}
-
 // listenFault says which key asked for the address and what to do about it.
-func listenFault(want wanted, err error) error {
+func listenFault(want config.Address, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listening on %s: another program has this port: stop it (ss -ltnp shows it) or change %s", want.addr, want.key)
+		return fmt.Errorf("listening on %s: another program has this port: stop it (ss -ltnp shows it) or change %s", want.Addr, want.Keys)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("listening on %s: this machine has no such address: change %s", want.addr, want.key)
+		return fmt.Errorf("listening on %s: this machine has no such address: change %s", want.Addr, want.Keys)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listening on %s: ports below 1024 need more rights: change %s", want.addr, want.key)
+		return fmt.Errorf("listening on %s: ports below 1024 need more rights: change %s", want.Addr, want.Keys)
 	}
-	return fmt.Errorf("listening on %s (%s): %w", want.addr, want.key, err)
+	return fmt.Errorf("listening on %s (%s): %w", want.Addr, want.Keys, err)
 }
 
 // server puts the node's handler behind l. Bodies and answers have no time limit of their own: a prefill may take

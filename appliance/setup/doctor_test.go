@@ -174,6 +174,7 @@ func TestPortsAreThoseServeOpens(t *testing.T) {
 		"mesh: {open: true}": {"127.0.0.1:8086"},
 		"mesh: {open: true, network: lan}\napi: {host: \"\"}":                                          {":8086"},
 		"mesh: {open: true, network: lan}\napi: {host: 0.0.0.0}":                                       {"0.0.0.0:8086"},
+		"mesh: {open: true, network: lan}\napi: {host: 0.0.0.0, local: \"localhost:8086\"}":            {"0.0.0.0:8086"},
 		"mesh: {open: true, network: lan}\napi: {host: 127.0.0.2}":                                     {"127.0.0.2:8086", "127.0.0.1:8086"},
 		"mesh: {open: true, network: lan}\napi: {host: 127.0.0.1}":                                     {"127.0.0.1:8086"},
 		"mesh: {open: true, network: lan}\napi: {host: 127.0.0.2, local: \"\"}":                        {"127.0.0.2:8086"},

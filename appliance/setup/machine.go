@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -64,7 +62,8 @@ func checkMemory(cfg *config.Config, env Probe) Check {
 // checkPorts binds what serve would bind. A port that the running node itself holds is as it should be.
 func checkPorts(cfg *config.Config, env Probe, running bool) []Check {
 	var checks []Check
-	for _, addr := range addresses(cfg) {
+	for _, want := range cfg.Addresses() {
+		addr := want.Addr
 		id := "port:" + addr
 		err := env.Listen(addr)
 		switch {
@@ -88,32 +87,6 @@ func checkPorts(cfg *config.Config, env Probe, running bool) []Check {
 		checks = append(checks, fault(Warn, "port", [3]string{"the node listens nowhere but on its socket", "api.local is empty and the tailnet is not built yet", "set api.local: 127.0.0.1:8086"}))
 	}
 	return checks
-}
-
-// addresses is where serve listens with this configuration: api.local is opened only where api.host does not cover it.
-func addresses(cfg *config.Config) []string {
-	var addrs []string
-	if cfg.Mesh.Network == "lan" {
-		addrs = append(addrs, net.JoinHostPort(cfg.API.Host, strconv.Itoa(cfg.API.Port)))
-	}
-	if cfg.API.Local != "" && !covered(cfg) {
-		addrs = append(addrs, cfg.API.Local)
-	}
-	return addrs
-}
-
-func covered(cfg *config.Config) bool {
-	host, port, err := net.SplitHostPort(cfg.API.Local)
-	if err != nil || cfg.Mesh.Network != "lan" || port != strconv.Itoa(cfg.API.Port) {
-		return false
-	}
-	switch cfg.API.Host {
-	case "", "::", host:
-		return true
-	case "0.0.0.0":
-		return net.ParseIP(host).To4() != nil
-	}
-	return false
 }
 
 // checkNode asks the running node. None running is no fault: the doctor is for that time too.

@@ -57,10 +57,11 @@ type Appliance struct {
 // whose file is missing or broken does not keep the others from being served.
 func New(cfg *config.Config, o Options) (*Appliance, error) {
 	a := &Appliance{options: o, log: o.Log, cfg: cfg, started: time.Now(), abort: make(chan struct{})}
-	models, err := a.plan(cfg)
+	p, err := a.plan(cfg)
 	if err != nil {
 		return nil, err
 	}
+	a.cards, a.warnings = p.cards, p.warnings
 	a.docker = docker.New(docker.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, UID: os.Getuid(), GID: os.Getgid(), Log: o.Log})
 	a.engine, err = engine.New(engine.Config{
 		Node:     cfg.Node.Name,
@@ -80,7 +81,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		return nil, err
 	}
 	a.engine.StopEngines(o.StopEngines)
-	a.engine.Apply(models)
+	a.engine.Apply(p.models)
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -189,19 +190,19 @@ func (a *Appliance) Drain(on bool) {
 // Reload takes the models and access rules of a new configuration; engines of unchanged models are not touched. Other
 // changed sections are named in the answer: they need a restart. On an error nothing has changed.
 func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
-	models, err := a.plan(cfg)
+	p, err := a.plan(cfg)
 	if err != nil {
 		return nil, err
 	}
-	old := a.current()
-	changed, restart := config.Changes(old, cfg)
-	next := *old
-	next.Models, next.ModelsDir, next.Access = cfg.Models, cfg.ModelsDir, cfg.Access
+	// One act: of two reloads at a time the later one rules what is told and what is served.
 	a.mu.Lock()
-	a.cfg = &next
-	a.mu.Unlock()
+	defer a.mu.Unlock()
+	changed, restart := config.Changes(a.cfg, cfg)
+	next := *a.cfg
+	next.Models, next.ModelsDir, next.Access = cfg.Models, cfg.ModelsDir, cfg.Access
+	a.cfg, a.cards, a.warnings = &next, p.cards, p.warnings
 	if changed {
-		a.engine.Apply(models)
+		a.engine.Apply(p.models)
 	}
 	return restart, nil
 }

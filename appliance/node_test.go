@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,6 +259,38 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	}
 	if got := len(n.Status().Models); got != 1 {
 		t.Errorf("%d models after the second one left, want 1", got)
+	}
+}
+
+// TestReloadsAtOneTimeLeaveOneOfThem: what the node believes to serve is what its engine serves, whoever came last.
+func TestReloadsAtOneTimeLeaveOneOfThem(t *testing.T) {
+	n := newNode(t, "")
+	base := nodeConfig(n.fake.URL(), n.dir)
+	more := base + fmt.Sprintf("  - {name: second, context: 1024, parallel: 1, llamacpp: {runner: external, url: %q}}\n", n.fake.URL())
+	parse := func(text string) *config.Config {
+		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	one, two := parse(base), parse(more)
+	for range 300 {
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				if _, err := n.Reload([]*config.Config{one, two}[i%2]); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if _, err := n.Reload(one); err != nil { // does nothing when the node believes that one rules already
+			t.Fatal(err)
+		}
+		if got := len(n.Status().Models); got != 1 {
+			t.Fatalf("%d models served after a reload of a file with one", got)
+		}
 	}
 }
 

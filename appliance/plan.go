@@ -14,13 +14,19 @@ import (
 	"viiwork/images"
 )
 
+// plan is what a configuration comes to on this machine.
+type plan struct {
+	models   []engine.Model
+	cards    []gpu.Card
+	warnings []status.Warning
+}
+
 // plan turns the configuration into what the engine is to serve, and refuses, at their positions, settings that this
-// machine cannot hold. A missing or broken model file is no reason to refuse: it is named as a warning, the engine
-// holds that model back, and the others are served.
-func (a *Appliance) plan(cfg *config.Config) ([]engine.Model, error) {
+// machine cannot hold. It changes nothing.
+func (a *Appliance) plan(cfg *config.Config) (plan, error) {
 	cards, blind := gpu.List(context.Background(), a.hostRoot(), gpu.Exec)
+	p := plan{cards: cards}
 	var faults config.Faults
-	var models []engine.Model
 	for i, m := range cfg.Models {
 		key := "models[" + itoa(i) + "]"
 		model, err := engineModel(m)
@@ -34,11 +40,18 @@ func (a *Appliance) plan(cfg *config.Config) ([]engine.Model, error) {
 				faults = append(faults, cfg.Fault(key+".gpus["+itoa(n)+"]", "this machine has no card %d: it has %s", index, listOf(known, model.Accel)))
 			}
 		}
-		models = append(models, model)
+		p.models = append(p.models, model)
 	}
 	if len(faults) > 0 {
-		return nil, faults
+		return plan{}, faults
 	}
+	p.warnings = a.warn(cfg, blind)
+	return p, nil
+}
+
+// warn lists, and logs, what the owner should know and what is no reason to refuse: a missing or broken model file, for
+// one, which the engine holds back while the other models are served.
+func (a *Appliance) warn(cfg *config.Config, blind []gpu.Fault) []status.Warning {
 	warnings := []status.Warning{}
 	for _, f := range cfg.CheckFiles() {
 		a.log.Warn("model held back", "fault", f.Error())
@@ -56,10 +69,7 @@ func (a *Appliance) plan(cfg *config.Config) ([]engine.Model, error) {
 		warnings = append(warnings, status.Warning{ID: "config", Text: text, Fix: "see 'viiwork config show'"})
 		a.log.Warn("configuration", "warning", text)
 	}
-	a.mu.Lock()
-	a.cards, a.warnings = cards, warnings
-	a.mu.Unlock()
-	return models, nil
+	return warnings
 }
 
 // engineModel copies one configured model; image names are resolved, nothing is looked up on this machine.

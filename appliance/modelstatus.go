@@ -2,12 +2,57 @@ package appliance
 
 import (
 	"net"
+	"slices"
 	"strconv"
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/status"
 	"viiwork/engine"
+	"viiwork/engine/gpu"
 )
+
+// stateOf is "ready" when every model is served, "starting" while one that is not is on its way, else "degraded".
+func stateOf(models []engine.ModelState) string {
+	state := "ready"
+	for _, m := range models {
+		switch {
+		case slices.ContainsFunc(m.Backends, serving):
+		case slices.ContainsFunc(m.Backends, comingUp):
+			return "starting"
+		default:
+			state = "degraded"
+		}
+	}
+	return state
+}
+
+func comingUp(b engine.BackendState) bool {
+	return b.State == engine.StateStarting || b.State == engine.StateLoading
+}
+
+// gpuStatus lists the cards with the models that run on them. Indices count within a family of cards.
+func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
+	type place struct {
+		accel engine.Accel
+		index int
+	}
+	owner := map[place]string{}
+	for _, m := range models {
+		for _, b := range m.Model.Backends {
+			for _, index := range b.GPUs {
+				owner[place{m.Model.Accel, index}] = m.Model.Name
+			}
+		}
+	}
+	list := []status.GPU{}
+	for _, card := range cards {
+		list = append(list, status.GPU{
+			Index: card.Index, Name: card.Name, Accel: string(card.Accel), Memory: card.Memory,
+			Model: owner[place{card.Accel, card.Index}],
+		})
+	}
+	return list
+}
 
 // modelStatus is one model as the API shows it.
 func modelStatus(m engine.ModelState) status.Model {

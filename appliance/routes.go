@@ -102,40 +102,19 @@ func (a *Appliance) serves(model string) bool {
 // Status is what /v1/status answers.
 func (a *Appliance) Status() status.Node {
 	a.mu.Lock()
-	cfg, cards, warnings := a.cfg, a.cards, slices.Clone(a.warnings)
+	cfg, cards, warnings := a.cfg, a.cards, a.warnings // replaced by a reload, never changed
 	a.mu.Unlock()
+	models := a.engine.Snapshot()
 	node := status.Node{
-		Node: cfg.Node.Name, Version: a.options.Version, Network: cfg.Mesh.Network,
-		Models: []status.Model{}, GPUs: []status.GPU{}, Warnings: warnings,
+		Node: cfg.Node.Name, Version: a.options.Version, Network: cfg.Mesh.Network, State: stateOf(models),
+		Models: []status.Model{}, GPUs: gpuStatus(cards, models), Warnings: warnings,
 	}
-	owner := map[int]string{}
-	state := "ready"
-	for _, m := range a.engine.Snapshot() {
-		for _, b := range m.Model.Backends {
-			for _, gpu := range b.GPUs {
-				owner[gpu] = m.Model.Name
-			}
-		}
-		if !slices.ContainsFunc(m.Backends, serving) {
-			state = "degraded"
-			if slices.ContainsFunc(m.Backends, func(b engine.BackendState) bool {
-				return b.State == engine.StateStarting || b.State == engine.StateLoading
-			}) {
-				state = "starting"
-			}
-		}
+	for _, m := range models {
 		node.Models = append(node.Models, modelStatus(m))
 	}
 	if a.draining.Load() {
-		state = "draining"
+		node.State = "draining"
 	}
-	node.State = state
-	for _, card := range cards {
-		node.GPUs = append(node.GPUs, status.GPU{Index: card.Index, Name: card.Name, Accel: string(card.Accel), Memory: card.Memory, Model: owner[card.Index]})
-	}
-	node.Members = []status.Member{{Name: cfg.Node.Name, State: memberState(state), Version: a.options.Version, Addr: firstAddress(cfg)}}
-	if node.Warnings == nil {
-		node.Warnings = []status.Warning{}
-	}
+	node.Members = []status.Member{{Name: cfg.Node.Name, State: memberState(node.State), Version: a.options.Version, Addr: firstAddress(cfg)}}
 	return node
 }

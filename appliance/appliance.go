@@ -87,7 +87,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
 		QueueTimeout: cfg.Routing.QueueTimeout, WarmWait: cfg.Routing.WarmWait,
 		Hosts:          cfg.API.Hosts,
-		CORS:           gateway.CORSConfig{AllowOrigins: cfg.API.CORS.AllowOrigins},
+		CORS:           gateway.CORSConfig{AllowOrigins: cfg.API.CORS.AllowOrigins, AllowTailnetIPs: cfg.API.CORS.AllowTailnetIPs},
 		SessionHeaders: cfg.Routing.SessionHeaders,
 		Trusted:        fromSocket,
 		Log:            o.Log,

@@ -207,6 +207,39 @@ func TestWideHostCoversLocal(t *testing.T) {
 	}
 }
 
+// TestTailnetPagesMayAskWhereTheOwnerSaysSo: the key reaches the gateway.
+func TestTailnetPagesMayAskWhereTheOwnerSaysSo(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {local: \"127.0.0.1:%d\", cors: {allow_tailnet_ips: %v}}\nmesh: {open: true}\nmodels: []\n",
+			t.TempDir(), freePort(), allowed)
+		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		a, err := appliance.New(cfg, appliance.Options{Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) {
+			defer cancel()
+			req, _ := http.NewRequest(http.MethodGet, "http://"+a[0]+"/v1/models", nil)
+			req.Header.Set("Origin", "http://100.100.1.2:3000")
+			answer, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			answer.Body.Close()
+			if got := answer.Header.Get("Access-Control-Allow-Origin") != ""; got != allowed {
+				t.Errorf("allow_tailnet_ips: %v, and a page of the tailnet is answered: %v", allowed, got)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestTwoNodesOneState: the second is refused and told what to do.
 func TestTwoNodesOneState(t *testing.T) {
 	n := newNode(t, "")

@@ -120,10 +120,10 @@ func (a *Appliance) Run(ctx context.Context) error {
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ended := make(chan error, 1+len(servers))
-	engineDone := make(chan struct{})
-	go func() { defer close(engineDone); ended <- wrap("engine", a.engine.Run(parts)) }()
+	var running sync.WaitGroup
+	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
 	for _, s := range servers {
-		go func() { ended <- s.serve() }()
+		running.Go(func() { ended <- s.serve() })
 	}
 	if a.options.Ready != nil {
 		a.options.Ready(addresses(servers)...)
@@ -137,7 +137,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 		closeAll(servers)
 	}
 	stop()
-	<-engineDone
+	running.Wait()
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"viiwork/appliance"
 	"viiwork/appliance/config"
+	"viiwork/appliance/status"
 	"viiwork/engine/enginetest"
 )
 
@@ -81,6 +83,49 @@ func TestHealthAndReadiness(t *testing.T) {
 		if answer.StatusCode != http.StatusOK || !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/json") {
 			t.Errorf("%s: %d %s", path, answer.StatusCode, answer.Header.Get("Content-Type"))
 		}
+	}
+}
+
+// TestStatusPagesNeverNeedASlot: all seats taken, somebody in the line, and an engine that answers nothing at all.
+func TestStatusPagesNeverNeedASlot(t *testing.T) {
+	n := newNode(t, "")
+	n.fake.SetFaults(enginetest.Faults{Silent: true, HealthHang: true})
+	ctx, leave := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer leave()
+	for range 3 { // two seats
+		clients.Go(func() {
+			body := strings.NewReader(`{"model":"m","stream":true,"messages":[{"role":"user","content":"x"}]}`)
+			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, n.url+"/v1/chat/completions", body)
+			if answer, err := http.DefaultClient.Do(req); err == nil {
+				_, _ = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+			}
+		})
+	}
+	full := func() bool {
+		m := n.Status().Models[0]
+		slots := m.Backends[0].Slots
+		return m.Waiting == 1 && !slices.ContainsFunc(slots, func(s status.Slot) bool { return s.State != "busy" })
+	}
+	for deadline := time.Now().Add(time.Minute); !full(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the house is never full: %+v", n.Status().Models)
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/v1/status", "/v1/models", "/v1/models/m", "/api/requests", "/"} {
+		answer, err := http.Get(n.url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", path, answer.StatusCode)
+		}
+	}
+	if !full() {
+		t.Errorf("it is not full any more, so nothing was shown: %+v", n.Status().Models)
 	}
 }
 

@@ -93,7 +93,7 @@ func serve(ctx context.Context, cfg *config.Config, stopEngines bool) error {
 // nodeConfig serves model m, 16 slots, from a foreign engine on a free loopback port.
 func nodeConfig(engine, dir string) string {
 	return fmt.Sprintf(`
-node: {name: bench, state_dir: %q, drain: 2s}
+node: {name: bench, state_dir: %q, drain: 1m}
 api: {host: 127.0.0.1, port: %d, local: ""}
 mesh: {network: lan, open: true, lan: {mdns: false}}
 models:

@@ -100,13 +100,13 @@ func TestEngineThatMissesChecksInALongPrefillIsBusyNotDead(t *testing.T) {
 func TestClientThatDoesNotReadMakesNoEngineSilent(t *testing.T) {
 	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "all of it") },
 		func(c *engine.Config) {
-			c.Health = engine.HealthConfig{Interval: 30 * time.Millisecond, Stall: 100 * time.Millisecond}
+			c.Health = engine.HealthConfig{Interval: 30 * time.Millisecond, Stall: time.Second}
 		})
 	f := h.fake()
 	l := h.acquire(engine.Request{Model: "m"})
 	resp := h.do(l)
 	checks, _ := f.count()
-	eventually(t, "twenty checks", func() bool { n, _ := f.count(); return n > checks+20 })
+	eventually(t, "checks for longer than the stall time", func() bool { n, _ := f.count(); return n > checks+50 })
 	if body, err := io.ReadAll(resp.Body); string(body) != "all of it" || err != nil {
 		t.Errorf("%q, %v", body, err)
 	}

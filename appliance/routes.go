@@ -77,22 +77,31 @@ func (a *Appliance) getLogs(c echo.Context) error {
 	if err != nil {
 		tail = -1
 	}
-	model, follow := c.QueryParam("model"), c.QueryParam("follow") == "1"
-	names := []string{model}
-	if model == "" {
-		names = names[:0]
+	r := engine.LogRequest{Tail: tail, Follow: c.QueryParam("follow") == "1"}
+	if model := c.QueryParam("model"); model == "" {
 		for _, m := range a.engine.Snapshot() {
-			names = append(names, m.Model.Name)
+			r.Models = append(r.Models, m.Model.Name)
 		}
-	} else if !a.serves(model) {
+	} else if r.Models = []string{model}; !a.serves(model) {
 		return &gateway.Error{Status: http.StatusNotFound, Type: "invalid_request_error", Code: "model_not_found", Message: fmt.Sprintf("this node has no model %q: 'viiwork models' lists them", model)}
 	}
 	c.Response().Header().Set(echo.HeaderContentType, "text/plain; charset=utf-8")
 	c.Response().WriteHeader(http.StatusOK)
-	out := newLineWriter(c.Response(), len(names) > 1)
-	return out.each(names, func(name string, w *modelWriter) error {
-		return a.engine.Logs(c.Request().Context(), name, w, tail, follow)
-	})
+	if err := a.engine.Logs(c.Request().Context(), flushed{c.Response()}, r); err != nil {
+		fmt.Fprintf(c.Response(), "viiwork: %v\n", err) // as a last line: the status line is long gone
+	}
+	return nil
+}
+
+// flushed sends on its way at once whatever is written.
+type flushed struct{ *echo.Response }
+
+func (f flushed) Write(p []byte) (int, error) {
+	n, err := f.Response.Write(p)
+	if err == nil {
+		err = http.NewResponseController(f.Response).Flush()
+	}
+	return n, err
 }
 
 func (a *Appliance) serves(model string) bool {

@@ -12,35 +12,52 @@ import (
 // maxLogLine bounds what is kept of a line that has not ended yet.
 const maxLogLine = 64 << 10
 
-// Logs writes what the engines of a model printed: the last tail lines of each (all when negative), and with follow
-// what comes until ctx ends, over restarts too. With several backends every line begins with its backend's id.
-func (e *Engine) Logs(ctx context.Context, model string, w io.Writer, tail int, follow bool) error {
-	e.mu.Lock()
-	en := e.entry(model)
-	e.mu.Unlock()
-	if en == nil {
-		return fmt.Errorf("reading logs: %w: %.200q", ErrUnknownModel, model)
-	}
-	if en.model.Runner == RunnerExternal {
-		return fmt.Errorf("reading logs: viiwork did not start %s: look at the log of that server", model)
-	}
+// LogRequest says what of the engines' output is wanted.
+type LogRequest struct {
+	Models []string
+	Tail   int  // last lines of each engine; negative = all
+	Follow bool // and what comes until ctx ends, over restarts too
+}
+
+// Logs writes to w what the engines of some models printed, whole lines at a time and one w.Write a line. When it comes
+// from several backends every line begins with its backend's id. A model that is not known, or whose server is not ours,
+// is an error, told when the others have been written.
+func (e *Engine) Logs(ctx context.Context, w io.Writer, r LogRequest) error {
+	backends, errs := e.logged(r.Models)
 	var (
-		mu   sync.Mutex
-		wg   sync.WaitGroup
-		errs = make([]error, len(en.backends))
+		mu sync.Mutex // guards w
+		wg sync.WaitGroup
 	)
-	for i, b := range en.backends {
+	failed := make([]error, len(backends))
+	for i, b := range backends {
 		lines := &lineWriter{mu: &mu, w: w}
-		if len(en.backends) > 1 {
+		if len(backends) > 1 {
 			lines.prefix = b.id + ": "
 		}
-		wg.Go(func() { errs[i] = errors.Join(b.logs(ctx, lines, tail, follow), lines.end()) })
+		wg.Go(func() { failed[i] = errors.Join(b.logs(ctx, lines, r.Tail, r.Follow), lines.end()) })
 	}
 	wg.Wait()
-	if follow && ctx.Err() != nil {
-		return nil
+	if !r.Follow || ctx.Err() == nil {
+		errs = append(errs, failed...)
 	}
 	return errors.Join(errs...)
+}
+
+// logged lists the backends of models that have a log, and why others have none.
+func (e *Engine) logged(models []string) (backends []*backend, errs []error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, model := range models {
+		switch en := e.entry(model); {
+		case en == nil:
+			errs = append(errs, fmt.Errorf("reading logs: %w: %.200q", ErrUnknownModel, model))
+		case en.model.Runner == RunnerExternal:
+			errs = append(errs, fmt.Errorf("reading logs: viiwork did not start %s: look at the log of that server", model))
+		default:
+			backends = append(backends, en.backends...)
+		}
+	}
+	return backends, errs
 }
 
 // logs writes the output of one backend's process, and of the next one when it is followed.

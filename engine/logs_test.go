@@ -37,7 +37,7 @@ func TestLogsOfSeveralBackendsAreTold(t *testing.T) {
 		h.run(h.model("m", 2, 1), h.model("single", 1, 1), ext)
 		pass(5 * time.Second)
 		var out bytes.Buffer
-		if err := h.Logs(t.Context(), "m", &out, -1, false); err != nil {
+		if err := h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"m"}, Tail: -1}); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"m#0: one\n", "m#0: two\n", "m#1: one\n", "m#1: two\n"} {
@@ -46,13 +46,23 @@ func TestLogsOfSeveralBackendsAreTold(t *testing.T) {
 			}
 		}
 		out.Reset()
-		if err := h.Logs(t.Context(), "single", &out, -1, false); err != nil || out.String() != "one\ntwo\n" {
+		if err := h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"single"}, Tail: -1}); err != nil || out.String() != "one\ntwo\n" {
 			t.Errorf("log of a single backend is %q, %v", out.String(), err)
 		}
-		if err := h.Logs(t.Context(), "none", &out, -1, false); !errors.Is(err, engine.ErrUnknownModel) {
+		out.Reset()
+		err := h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"single", "away", "none"}, Tail: 1})
+		if out.String() != "one\ntwo\n" || !errors.Is(err, engine.ErrUnknownModel) || !strings.Contains(err.Error(), "did not start away") {
+			t.Errorf("of three models one of which has a log: %q, %v", out.String(), err)
+		}
+		out.Reset()
+		err = h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"single", "m"}, Tail: -1})
+		if err != nil || strings.Count(out.String(), "single#0: ") != 2 || strings.Count(out.String(), "m#1: ") != 2 {
+			t.Errorf("of two models: %q, %v", out.String(), err)
+		}
+		if err := h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"none"}, Tail: -1}); !errors.Is(err, engine.ErrUnknownModel) {
 			t.Errorf("unknown model: %v", err)
 		}
-		if err := h.Logs(t.Context(), "away", &out, -1, false); err == nil || !strings.Contains(err.Error(), "look at the log of that server") {
+		if err := h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"away"}, Tail: -1}); err == nil || !strings.Contains(err.Error(), "look at the log of that server") {
 			t.Errorf("external: %v", err)
 		}
 	})
@@ -65,7 +75,7 @@ func TestLogOfOneEndlessLineIsPassedOnInPieces(t *testing.T) {
 		h.run(h.model("m", 1, 1))
 		pass(2 * time.Second)
 		var out bytes.Buffer
-		if err := h.Logs(t.Context(), "m", &out, -1, false); err != nil {
+		if err := h.Logs(t.Context(), &out, engine.LogRequest{Models: []string{"m"}, Tail: -1}); err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -84,7 +94,7 @@ func TestFollowedLogsOutliveARestart(t *testing.T) {
 		var out syncBuffer
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- h.Logs(ctx, "m", &out, 10, true) }()
+		go func() { done <- h.Logs(ctx, &out, engine.LogRequest{Models: []string{"m"}, Tail: 10, Follow: true}) }()
 		pass(time.Second)
 		h.runner.all()[0].die("exit status 1")
 		pass(5 * time.Second)

@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const logsHelp = `Prints what a model's engines wrote; without MODEL, what all engines wrote, each line with its model's name.
+const logsHelp = `Prints what a model's engines wrote; without MODEL, what all engines wrote. From several
+engines each line begins with its engine's id, such as m#0.
 What the node itself writes goes to where 'viiwork serve' was started: a terminal, or 'journalctl -u viiwork'.`
 
 func (c *cli) logsCommand() *cobra.Command {

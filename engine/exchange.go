@@ -26,8 +26,9 @@ type exchange struct {
 }
 
 // Do sends req to the engine of this lease. Of req.URL only path and query count; scheme, host and key are set here.
-// Where the engine has a key the caller's own credentials are taken out. A lost engine gives an error wrapping ErrSilent
-// or ErrStopped, here or when the body is read. The body must be read to its end for the slot to be free at once.
+// Where the engine has a key the caller's own credentials are taken out. An engine that is lost gives an error, wrapping
+// ErrSilent where it fell silent, here or when the body is read. The body must be read to its end for the slot to be
+// free at once.
 func (l *Lease) Do(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	x := &exchange{lease: l, sent: time.Now(), cancel: cancel}

@@ -25,13 +25,14 @@ var (
 	ErrLineFull     = errors.New("the line of this model is full")
 )
 
-// Errors that end an answer already under way: [Lease.Do] and the reading of its body give them, wrapped.
-var (
-	ErrSilent  = errors.New("the engine fell silent")
-	ErrStopped = errors.New("the engine was stopped or ended")
-)
+// ErrSilent ends an answer already under way when the engine makes no progress: [Lease.Do] and the reading of its body
+// give it, wrapped. Callers tell it from an engine that broke off.
+var ErrSilent = errors.New("the engine fell silent")
 
-var errReleased = errors.New("the lease was released")
+var (
+	errStopped  = errors.New("the engine was stopped or ended")
+	errReleased = errors.New("the lease was released")
+)
 
 // Timing of a lease, for headers and accounting.
 type Timing struct {

@@ -76,7 +76,7 @@ func (b *backend) part(run, life context.Context, t *term, gone <-chan struct{},
 	if life.Err() != nil && !retired(life) && !b.engine.stops() {
 		return err
 	}
-	lost := ErrStopped
+	lost := errStopped
 	switch {
 	case retired(life):
 		b.set(StateDraining)

@@ -52,6 +52,7 @@ func (c *cli) demoCommand() *cobra.Command {
 	return cmd
 }
 
+// demo makes a place for all that it needs, and removes it at the end.
 func (c *cli) demo(ctx context.Context, o demoOptions) (err error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -79,6 +80,11 @@ func (c *cli) demo(ctx context.Context, o demoOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	return c.runDemo(ctx, cfg, signals, o.port)
+}
+
+// runDemo runs the node until a signal ends it, or its model will not come up.
+func (c *cli) runDemo(ctx context.Context, cfg *config.Config, signals <-chan os.Signal, port int) error {
 	node, err := appliance.New(cfg, appliance.Options{
 		Version:     thisRelease().Version,
 		StopEngines: true,
@@ -87,12 +93,11 @@ func (c *cli) demo(ctx context.Context, o demoOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	// A model that will not come up ends the node.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	watched := make(chan error, 1)
 	go func() {
-		err := c.watchDemo(ctx, cfg, o.port)
+		err := c.watchDemo(ctx, cfg, port)
 		if err != nil {
 			stop()
 		}

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+
+	"viiwork/appliance/setup"
 )
 
 // limitMemory gives the Go runtime a soft limit, so that a burst of large bodies makes the collector work harder instead
@@ -12,7 +14,7 @@ func limitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	limit := memoryLimit(totalMemory())
+	limit := memoryLimit(setup.TotalMemory())
 	debug.SetMemoryLimit(limit)
 	log.Debug("memory limit set", "bytes", limit)
 }

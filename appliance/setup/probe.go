@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -97,26 +94,11 @@ func freeBytes(dir string) (int64, error) {
 	return int64(stat.Bavail) * int64(stat.Bsize), nil
 }
 
-// memoryBytes reads the size of RAM where Linux tells it, else asks as macOS wants to be asked.
 func memoryBytes() (int64, error) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if errors.Is(err, os.ErrNotExist) {
-		out, err := exec.Command("sysctl", "-n", "hw.memsize").Output()
-		if err != nil {
-			return 0, fmt.Errorf("asking for the size of memory: %w", err)
-		}
-		return strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if total := TotalMemory(); total > 0 {
+		return int64(total), nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("reading the size of memory: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "MemTotal:" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			return kib << 10, err
-		}
-	}
-	return 0, errors.New("reading the size of memory: no MemTotal in /proc/meminfo")
+	return 0, errors.New("this machine does not tell it")
 }
 
 // existing is dir, or the nearest directory above it that is there.

@@ -1,11 +1,11 @@
 //go:build !linux
 
-package appliance
+package setup
 
 import "golang.org/x/sys/unix"
 
-// totalMemory is this machine's RAM in bytes, 0 when it cannot be read.
-func totalMemory() uint64 {
+// TotalMemory is this machine's RAM in bytes, 0 when it cannot be read.
+func TotalMemory() uint64 {
 	n, err := unix.SysctlUint64("hw.memsize")
 	if err != nil {
 		return 0

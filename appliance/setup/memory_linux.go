@@ -1,9 +1,9 @@
-package appliance
+package setup
 
 import "golang.org/x/sys/unix"
 
-// totalMemory is this machine's RAM in bytes, 0 when it cannot be read.
-func totalMemory() uint64 {
+// TotalMemory is this machine's RAM in bytes, 0 when it cannot be read.
+func TotalMemory() uint64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
 		return 0

@@ -158,23 +158,30 @@ func TestSteeringNeedsTheSocket(t *testing.T) {
 	}
 }
 
-// TestDrainLetsStreamsFinish: a stream running at SIGTERM is answered to its end, a new request is not begun.
-func TestDrainLetsStreamsFinish(t *testing.T) {
-	n := newNode(t, "")
-	body := `{"model":"m","stream":true,"max_tokens":100,"messages":[{"role":"user","content":"x"}]}`
+// streaming asks for a stream of so many tokens and returns once it has begun.
+func (n *node) streaming(t *testing.T, tokens int) *http.Response {
+	t.Helper()
+	body := fmt.Sprintf(`{"model":"m","stream":true,"max_tokens":%d,"messages":[{"role":"user","content":"x"}]}`, tokens)
 	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
+	t.Cleanup(func() { answer.Body.Close() })
 	if _, err := io.ReadFull(answer.Body, make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
+	return answer
+}
+
+// TestDrainLetsStreamsFinish: a stream running at SIGTERM is answered to its end, a new request is not begun.
+func TestDrainLetsStreamsFinish(t *testing.T) {
+	n := newNode(t, "")
+	answer := n.streaming(t, 100)
 	n.fake.SetFaults(enginetest.Faults{Silent: true}) // it runs until the other has been refused, however slow this machine is
 	n.stop()
 	refused := false
 	for deadline := time.Now().Add(30 * time.Second); !refused && time.Now().Before(deadline); {
-		second, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		second, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]}`))
 		if err != nil {
 			break
 		}
@@ -194,15 +201,7 @@ func TestDrainLetsStreamsFinish(t *testing.T) {
 // TestDrainEndsWithAnErrorEvent: what runs longer than node.drain is told so.
 func TestDrainEndsWithAnErrorEvent(t *testing.T) {
 	n := newNode(t, "")
-	body := `{"model":"m","stream":true,"max_tokens":60000,"messages":[{"role":"user","content":"x"}]}`
-	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if _, err := io.ReadFull(answer.Body, make([]byte, 100)); err != nil {
-		t.Fatal(err)
-	}
+	answer := n.streaming(t, 60_000)
 	n.stop()
 	n.Abort()
 	rest, _ := io.ReadAll(answer.Body)
@@ -317,12 +316,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	n := newNode(t, "")
 	base := nodeConfig(n.fake.URL(), n.dir)
 	more := base + fmt.Sprintf("  - {name: second, context: 1024, parallel: 1, llamacpp: {runner: external, url: %q}}\n", n.fake.URL())
-	body := `{"model":"m","stream":true,"max_tokens":200,"messages":[{"role":"user","content":"x"}]}`
-	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
+	answer := n.streaming(t, 200)
 	for _, text := range []string{more, base} {
 		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
 		if err != nil {

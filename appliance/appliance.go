@@ -96,10 +96,13 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	return a, nil
 }
 
-// checkFile names what is wrong with a model file before an engine is started on it.
-func checkFile(path string) error {
-	_, err := gguf.Read(path)
-	return err
+// checkFile names what is wrong with a model file, or with what is asked of it, before an engine is started on it.
+func checkFile(m engine.Model) error {
+	file, err := gguf.Read(m.Path)
+	if err != nil || file.Architecture == "" {
+		return err
+	}
+	return llama.CheckPooling(m, file.Embedding || file.Rerank)
 }
 
 // Run serves until ctx ends, then drains and returns nil. Any other end is an error.

@@ -248,6 +248,7 @@ func TestBrokenModelLeavesTheOthers(t *testing.T) {
 	}
 	dir := furnish(t, entry("missing", "nowhere.gguf")+entry("cut", "cut.gguf")+entry("garbage", "garbage.gguf")+entry("folder", "folder.gguf")+
 		fmt.Sprintf("  - {name: flag, path: tiny.gguf, context: 1024, parallel: 1, args: [--no-such-flag], llamacpp: %s}\n", block)+
+		fmt.Sprintf("  - {name: embeds, path: tiny.gguf, context: 1024, parallel: 1, args: [--embeddings], llamacpp: %s}\n", block)+
 		"  - {name: image, path: tiny.gguf, context: 1024, parallel: 1, llamacpp: {runner: docker, image: \"viiwork-test/none:1\"}}\n"+
 		entry("good", "tiny.gguf"))
 	whole, err := os.ReadFile(filepath.Join(dir, "tiny.gguf"))
@@ -263,7 +264,7 @@ func TestBrokenModelLeavesTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := boot(t, dir)
-	want := map[string]string{"missing": "nowhere.gguf", "cut": "truncated", "garbage": "GGUF", "folder": "not a file", "flag": "--no-such-flag", "image": "viiwork-test/none:1"}
+	want := map[string]string{"missing": "nowhere.gguf", "cut": "truncated", "garbage": "GGUF", "folder": "not a file", "flag": "--no-such-flag", "embeds": "--pooling", "image": "viiwork-test/none:1"}
 	deadline := time.Now().Add(time.Minute)
 	for {
 		missing := []string{}

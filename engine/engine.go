@@ -22,8 +22,9 @@ type Config struct {
 	QueueMax int // waiters per model; 0 = 64
 	// Placed tells whether processes sit on their cards; nil = cannot be known here.
 	Placed func(ctx context.Context, pids []int, gpus []int, accel Accel) Placement
-	// CheckFile reads a model file before an engine does and says what is wrong with it; nil = the engine finds out.
-	CheckFile func(path string) error
+	// CheckFile reads a model's file before an engine does and says what is wrong with it, or with what the model's
+	// settings ask of it; nil = the engine finds out.
+	CheckFile func(m Model) error
 	Log       *slog.Logger // nil = silent
 }
 

@@ -36,7 +36,7 @@ func (b *backend) prepare(ctx context.Context, r Runner) (plan, error) {
 		return plan{}, err
 	}
 	if e.cfg.CheckFile != nil {
-		if err := e.cfg.CheckFile(m.Path); err != nil {
+		if err := e.cfg.CheckFile(m); err != nil {
 			return plan{}, err
 		}
 	}

@@ -89,6 +89,16 @@ func TestAHealthyMachineHasNoComplaint(t *testing.T) {
 	}
 }
 
+func TestEmbeddingsWithoutAPoolingAreFoundAtTheirArgs(t *testing.T) {
+	_, text := machine(t)
+	text += "  - {name: embeds, path: m.gguf, args: [--embeddings], llamacpp: {runner: native}}\n"
+	checks := setup.Doctor(t.Context(), parse(t, text), healthy())
+	got := find(checks, "model:embeds")
+	if got.State != setup.Fail || !strings.Contains(got.Cause, "viiwork.yaml:9:") || !strings.Contains(got.Cause, "models[3].args: embeddings need a pooling") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // TestEachFaultIsFoundWithCauseAndFix breaks one thing at a time.
 func TestEachFaultIsFoundWithCauseAndFix(t *testing.T) {
 	no := errors.New("no such thing: make one")

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"viiwork/appliance/config"
+	"viiwork/engine"
 	"viiwork/engine/gguf"
+	"viiwork/engine/llama"
 )
 
 // roomWanted is what the state directory should have left: logs, slot files and some growth.
@@ -88,6 +90,12 @@ func checkModelFiles(cfg *config.Config) []Check {
 		if err != nil {
 			at := cfg.Fault(fmt.Sprintf("models[%d].path", i), "%s", err.Error())
 			checks = append(checks, fault(Fail, id, [3]string{m.Name + " cannot be served", at.Error(), "download the file again, or correct the path"}))
+			continue
+		}
+		asked := engine.Model{Args: m.Args, Env: m.Env}
+		if err := llama.CheckPooling(asked, file.Embedding || file.Rerank || file.Architecture == ""); err != nil {
+			at := cfg.Fault(fmt.Sprintf("models[%d].args", i), "%s", err.Error())
+			checks = append(checks, fault(Fail, id, [3]string{m.Name + " cannot be served", at.Error(), "mend its args"}))
 			continue
 		}
 		if file.Context > 0 && m.Context > file.Context {

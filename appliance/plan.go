@@ -72,6 +72,18 @@ func (a *Appliance) warn(cfg *config.Config, blind []gpu.Fault) []status.Warning
 	return warnings
 }
 
+// CheckImages names the images that no engine can come from, each at its position. Like a model's file it is no part of
+// reading the configuration: which short names there are is the catalogue's to say.
+func CheckImages(cfg *config.Config) config.Faults {
+	var faults config.Faults
+	for i, m := range cfg.Models {
+		if _, err := engineModel(m); err != nil {
+			faults = append(faults, cfg.Fault("models["+itoa(i)+"].llamacpp.image", "%v", err))
+		}
+	}
+	return faults
+}
+
 // engineModel copies one configured model; image names are resolved, nothing is looked up on this machine.
 func engineModel(m config.Model) (engine.Model, error) {
 	l := m.Llamacpp

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"viiwork/appliance"
 )
 
 func (c *cli) configCommand() *cobra.Command {
@@ -31,7 +33,7 @@ func (c *cli) configValidateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if faults := cfg.CheckFiles(); len(faults) > 0 {
+			if faults := append(cfg.CheckFiles(), appliance.CheckImages(cfg)...); len(faults) > 0 {
 				return faults
 			}
 			for _, warning := range cfg.Warnings() {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -202,8 +204,34 @@ In another terminal, an answer in one piece, and as a stream:
 What it serves, and how it is:
 
   curl %s/v1/models
-  viiwork status --config %s
+  %s status --config %s
 
 Ctrl-C ends it and removes all it made.
-`, base, name, b.Engine, base, body, base, body, base, config)
+`, base, name, b.Engine, base, body, base, body, base, calledAs(), inShell(config))
+}
+
+// calledAs is how this program is run from another terminal: by its name where that leads to it, else by its path.
+func calledAs() string {
+	own, err := os.Executable()
+	if err != nil {
+		return "viiwork"
+	}
+	onPath, err := exec.LookPath("viiwork")
+	if err != nil {
+		return inShell(own)
+	}
+	a, aErr := os.Stat(own)
+	b, bErr := os.Stat(onPath)
+	if aErr != nil || bErr != nil || !os.SameFile(a, b) {
+		return inShell(own)
+	}
+	return "viiwork"
+}
+
+// inShell quotes a path that a shell would take apart.
+func inShell(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+") == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -89,6 +89,16 @@ func TestAHealthyMachineHasNoComplaint(t *testing.T) {
 	}
 }
 
+func TestAProgramThatIsNoEngineIsFound(t *testing.T) {
+	_, text := machine(t)
+	env := healthy()
+	env.Program = nil // the real world's
+	got := find(setup.Doctor(t.Context(), parse(t, strings.ReplaceAll(text, "llama-server", "/bin/ls")), env), "binary:/bin/ls")
+	if got.State != setup.Fail || !strings.Contains(got.Cause, "not llama-server") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestEmbeddingsWithoutAPoolingAreFoundAtTheirArgs(t *testing.T) {
 	_, text := machine(t)
 	text += "  - {name: embeds, path: m.gguf, args: [--embeddings], llamacpp: {runner: native}}\n"

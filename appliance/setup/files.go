@@ -22,7 +22,7 @@ func checkConfig(cfg *config.Config, env Probe) Check {
 	switch {
 	case errors.As(env.ConfigErr, &faults):
 		return fault(Fail, id, [3]string{
-			fmt.Sprintf("%s has %d fault(s)", env.ConfigPath, len(faults)), faults.Error(), "mend the named lines, then 'viiwork config validate'"})
+			fmt.Sprintf("%s cannot be used as it is", env.ConfigPath), faults.Error(), "mend the named lines, then 'viiwork config validate'"})
 	case env.ConfigErr != nil:
 		return fault(Fail, id, [3]string{"there is no configuration to read", env.ConfigErr.Error(), "write a viiwork.yaml, or name yours with --config"})
 	case cfg == nil:

@@ -14,6 +14,7 @@ import (
 	"viiwork/engine"
 	"viiwork/engine/docker"
 	"viiwork/engine/gpu"
+	"viiwork/engine/llama"
 	"viiwork/engine/native"
 )
 
@@ -66,15 +67,28 @@ func probeImage(ctx context.Context, image string) error {
 	defer cancel()
 	runner := docker.New(docker.Config{Node: "doctor", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid()})
 	defer runner.Close()
-	_, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerDocker, Image: image}, "--version")
-	return err
+	return probeEngine(ctx, runner, engine.Model{Runner: engine.RunnerDocker, Image: image})
 }
 
 func probeProgram(ctx context.Context, binary string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	runner := native.New(native.Config{Node: "doctor", StateDir: os.TempDir()})
-	_, err := runner.Probe(ctx, engine.Model{Runner: engine.RunnerNative, Binary: binary}, "--version")
+	return probeEngine(ctx, runner, engine.Model{Runner: engine.RunnerNative, Binary: binary})
+}
+
+// probeEngine asks a program what the node asks it before a start. Many a program that is no engine knows --version;
+// what it says for --help tells.
+func probeEngine(ctx context.Context, runner engine.Runner, m engine.Model) error {
+	version, err := runner.Probe(ctx, m, "--version")
+	if err != nil {
+		return err
+	}
+	help, err := runner.Probe(ctx, m, "--help")
+	if err != nil {
+		return err
+	}
+	_, err = llama.New(nil).Build(version, help)
 	return err
 }
 

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"runtime"
 	"slices"
@@ -293,6 +294,28 @@ func TestUnknownPlacementIsNoFault(t *testing.T) {
 		pass(10 * time.Minute)
 		if b := h.want("m#0", engine.StateReady); b.Restarts != 0 || b.Err != "" {
 			t.Errorf("%d restarts, %q", b.Restarts, b.Err)
+		}
+	})
+}
+
+// The owner reads in the log that a server of theirs is away: once for each time it goes, not at every visit.
+func TestExternalThatIsAwayIsToldOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var log strings.Builder
+		h := newHouse(t, func(c *engine.Config) {
+			c.Runners, c.StateDir = nil, ""
+			c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		m, f := h.external("away", 2)
+		f.checkErr = errors.New("connection refused")
+		h.run(m)
+		pass(time.Minute)
+		f.set(func(f *fakeEngine) { f.checkErr = nil })
+		pass(6 * time.Second)
+		h.want("away#0", engine.StateReady)
+		h.stop()
+		if n := strings.Count(log.String(), "connection refused"); n != 1 || !strings.Contains(log.String(), "away#0") {
+			t.Errorf("told %d times:\n%s", n, log.String())
 		}
 	})
 }

@@ -36,6 +36,7 @@ func (b *backend) load(ctx context.Context, t *term) (Props, error) {
 	if b.external() {
 		wait, longest = time.Second, maxVisitPause
 	}
+	told := false
 	for {
 		props, err := b.try(ctx, t)
 		if err == nil {
@@ -45,7 +46,12 @@ func (b *backend) load(ctx context.Context, t *term) (Props, error) {
 			return Props{}, stopped(ctx, err)
 		}
 		if b.external() {
-			b.note(fmt.Errorf("the server of this model does not answer as it should: %w: start it, or correct its url", err))
+			err := fmt.Errorf("the server of this model does not answer as it should: %w: start it, or correct its url", err)
+			b.note(err)
+			if !told { // once; the visits go on, and what each met is in the status
+				b.engine.cfg.Log.Warn("backend is not serving", "backend", b.id, "error", err)
+			}
+			told = true
 		}
 		if !sleep(ctx, wait) {
 			return Props{}, stopped(ctx, err)

@@ -141,7 +141,27 @@ func (a *Appliance) Run(ctx context.Context) error {
 	}
 	stop()
 	running.Wait()
+	if err == nil {
+		a.sayDown()
+	}
 	return err
+}
+
+// sayDown tells the owner what is still there: engines hold memory and cards after the node has gone.
+func (a *Appliance) sayDown() {
+	left := 0
+	for _, m := range a.engine.Snapshot() {
+		for _, b := range m.Backends {
+			if b.Process != "" {
+				left++
+			}
+		}
+	}
+	if left == 0 || a.options.StopEngines {
+		a.log.Info("node is down")
+		return
+	}
+	a.log.Info("node is down, its engines run on for the next start ('serve --stop-engines' ends them with the node)", "engines", left)
 }
 
 // drainAndClose lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once.

@@ -56,7 +56,7 @@ func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
 
 // modelStatus is one model as the API shows it.
 func modelStatus(m engine.ModelState) status.Model {
-	model := status.Model{Name: m.Model.Name, Context: m.Model.Context, Waiting: m.Waiting, Backends: []status.Backend{}}
+	model := status.Model{Name: m.Model.Name, Context: m.SlotContext(), Waiting: m.Waiting, Backends: []status.Backend{}}
 	for _, b := range m.Backends {
 		backend := status.Backend{
 			ID: b.ID, State: string(b.State), Engine: b.Build, Runner: string(m.Model.Runner), Process: b.Process,

@@ -51,6 +51,21 @@ func (e *Engine) Snapshot() []ModelState {
 	return all
 }
 
+// SlotContext is the tokens one request can have wherever it runs: the least of what the backends' engines say, which
+// may be less than was asked for; what was asked for while none has said anything.
+func (m ModelState) SlotContext() int {
+	least := 0
+	for _, b := range m.Backends {
+		if b.Context > 0 && (least == 0 || b.Context < least) {
+			least = b.Context
+		}
+	}
+	if least == 0 {
+		return m.Model.Context
+	}
+	return least
+}
+
 // view wants the lock held.
 func (b *backend) view() BackendState {
 	v := BackendState{

@@ -59,7 +59,7 @@ func (g *Gateway) getModel(c echo.Context) error {
 }
 
 func (g *Gateway) modelItem(m engine.ModelState) modelItem {
-	context, slots, free := m.Model.Context, 0, 0
+	context, slots, free := m.SlotContext(), 0, 0
 	best := engine.StateFailed
 	ready := false
 	for _, b := range m.Backends {
@@ -68,9 +68,6 @@ func (g *Gateway) modelItem(m engine.ModelState) modelItem {
 		}
 		if !serving(b.State) {
 			continue
-		}
-		if b.Context > 0 && (!ready || b.Context < context) {
-			context = b.Context
 		}
 		ready = true
 		slots += len(b.Slots)

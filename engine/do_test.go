@@ -298,6 +298,26 @@ func TestClientThatLeavesEndsTheEnginesRequest(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatSwitchesProtocolsIsLeftAtOnce(t *testing.T) {
+	h := serving(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+		conn.Read(make([]byte, 1)) // until the node closes it
+	})
+	l := h.acquire(engine.Request{Model: "m"})
+	if resp, err := l.Do(post(t, t.Context(), "{}")); err == nil {
+		t.Errorf("answered with status %d", resp.StatusCode)
+		resp.Body.Close()
+	}
+	l.Release()
+	h.acquire(engine.Request{Model: "m"}).Release()
+}
+
 func TestEngineThatDiesMidStreamIsNoCleanEnd(t *testing.T) {
 	die := make(chan struct{})
 	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) {

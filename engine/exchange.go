@@ -16,6 +16,8 @@ import (
 // when not a byte of an answer has come yet.
 const settled = 500 * time.Millisecond
 
+var errSwitched = errors.New("it switched to another protocol")
+
 // exchange is one request to the engine and the body of its answer.
 type exchange struct {
 	lease  *Lease
@@ -60,6 +62,12 @@ func (l *Lease) Do(req *http.Request) (*http.Response, error) {
 			cancel(err)
 		}
 		return nil, err
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		// Nobody asked for that. The connection is no longer net/http's: a read of it would outlast ctx and all patience.
+		resp.Body.Close()
+		cancel(errSwitched)
+		return nil, fmt.Errorf("asking the engine: %w", errSwitched)
 	}
 	x.body = resp.Body
 	if resp.Body == http.NoBody {

@@ -294,7 +294,7 @@ func (k *call) finish(err error) error {
 	code := http.StatusOK
 	text := ""
 	if err != nil {
-		if cause := context.Cause(k.ctx); cause != nil {
+		if cause := context.Cause(k.ctx); cause != nil && !errors.Is(cause, errLingered) {
 			err = errClientGone
 			if errors.Is(cause, errCancelled) {
 				err = errCancelled

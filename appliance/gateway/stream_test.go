@@ -74,6 +74,17 @@ func TestAnEndWithoutDoneIsCleanOnlyAfterTheFinish(t *testing.T) {
 	}
 }
 
+// TestABadAnswerIsAnErrorAlsoWhenTheEngineLingers: what ends the engine's connection then is not the client.
+func TestABadAnswerIsAnErrorAlsoWhenTheEngineLingers(t *testing.T) {
+	u := scripted(t, func(w http.ResponseWriter, r *http.Request) {
+		stream(w, "data: {}", "data: [DONE]")
+		<-r.Context().Done()
+	})
+	n := start(t, model("m", 1, u)).ready()
+	wantError(t, n.post("/v1/messages", ask("/v1/messages", "m", `,"x":"scripted"`)), true, 502, "api_error", "")
+	freed(n)
+}
+
 // TestEventsPassAtOnce: an event is with the client before the engine sends the next.
 func TestEventsPassAtOnce(t *testing.T) {
 	next := make(chan struct{})

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -113,9 +114,12 @@ func (k *call) plain(resp *http.Response) error {
 	if err != nil {
 		return lost(err)
 	}
+	whole := len(head) < smallAnswer
+	if whole && !k.readable(head) {
+		return unreadable()
+	}
 	k.firstContent()
 	h := k.ans.res.Header()
-	whole := len(head) < smallAnswer
 	switch {
 	case whole:
 		k.tally.read(head, true)
@@ -141,6 +145,15 @@ func (k *call) plain(resp *http.Response) error {
 		return lost(err)
 	}
 	return nil
+}
+
+// readable tells whether a whole answer is one its route can have: a document, and an object where there could have been
+// a stream. A server of another kind behind the address, or a proxy before it, may say 200 to everything.
+func (k *call) readable(answer []byte) bool {
+	if k.rt.streams() {
+		return eachMember(answer, func(span, span) {}) == nil
+	}
+	return json.Valid(answer)
 }
 
 // failure is the first error in writing to the client.

@@ -190,6 +190,24 @@ func TestGarbageFromAnEngineIsAnError(t *testing.T) {
 	wantError(t, n.post("/v1/chat/completions", chat("m", "x", "")), false, 502, "server_error", "")
 }
 
+// TestA200ThatHoldsNoAnswerIsAnError: it must not reach a client as one.
+func TestA200ThatHoldsNoAnswerIsAnError(t *testing.T) {
+	for _, answer := range []string{"", "<html>", `{"choices":[{`, "\x00"} {
+		u := scripted(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) })
+		n := start(t, model("m", 4, u)).ready()
+		for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/embeddings", "/tokenize"} {
+			for _, stream := range []string{"", `,"stream":true`} {
+				kind := "server_error"
+				if path == "/v1/messages" {
+					kind = "api_error"
+				}
+				wantError(t, n.post(path, ask(path, "m", stream+`,"x":"scripted"`)), path == "/v1/messages", 502, kind, "")
+			}
+		}
+		freed(n)
+	}
+}
+
 // TestAnotherBackendTakesOverBeforeTheFirstByte: one backend's refusal is not the client's as long as another is there.
 func TestAnotherBackendTakesOverBeforeTheFirstByte(t *testing.T) {
 	for name, fail := range map[string]func(http.ResponseWriter){

@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,6 +18,10 @@ import (
 // lingerFor is how long an engine may keep a finished answer open.
 const lingerFor = 2 * time.Second
 
+// maxLost is how many engines one request may lose. The first may have died of something else; a request that ends every
+// engine it meets must not be handed on until none is left.
+const maxLost = 2
+
 // attempt lets one backend answer. again says that it did not get to its first answer byte and another one may try.
 func (k *call) attempt(lease *engine.Lease) (again bool, err error) {
 	defer lease.Release() // after the body is closed
@@ -26,7 +32,10 @@ func (k *call) attempt(lease *engine.Lease) (again bool, err error) {
 		if k.ctx.Err() != nil {
 			return false, context.Cause(k.ctx)
 		}
-		return true, lost(err)
+		if !unreached(err) {
+			k.lost++
+		}
+		return k.lost < maxLost, lost(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
@@ -48,6 +57,12 @@ func (k *call) attempt(lease *engine.Lease) (again bool, err error) {
 	}
 	k.tally = f.tally
 	return false, err
+}
+
+// unreached tells whether an engine never saw the request.
+func unreached(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 func (k *call) wantTokens() bool {

@@ -233,6 +233,19 @@ func TestAnotherBackendTakesOverBeforeTheFirstByte(t *testing.T) {
 	}
 }
 
+// TestARequestThatKillsEnginesIsNotHandedToAllOfThem: two may have met it by chance, no third one does.
+func TestARequestThatKillsEnginesIsNotHandedToAllOfThem(t *testing.T) {
+	var asked atomic.Int32
+	u := scripted(t, func(http.ResponseWriter, *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) })
+	four := model("m", 1, u)
+	four[0].Backends = append(four[0].Backends, engine.BackendSpec{}, engine.BackendSpec{}, engine.BackendSpec{})
+	n := start(t, four).ready()
+	wantError(t, n.post("/v1/chat/completions", chat("m", "scripted", "")), false, 502, "server_error", "engine_broke_off")
+	if asked.Load() != 2 {
+		t.Errorf("%d engines were asked", asked.Load())
+	}
+}
+
 // TestNoRetryAfterTheFirstByte: once an engine has begun to answer, its failure is the client's to know.
 func TestNoRetryAfterTheFirstByte(t *testing.T) {
 	var asked atomic.Int32

@@ -52,6 +52,7 @@ type call struct {
 	ans    *answer
 	tally  tally
 	linger *time.Timer
+	lost   int // engines that broke off or fell silent over this request
 }
 
 // handle makes the handler of an inference route.

@@ -15,6 +15,9 @@ import (
 const (
 	// bodyIdle is how long a client may send nothing of a body it announced.
 	bodyIdle = 30 * time.Second
+	// bodyPace is, in bytes a second, how fast a body must come on the whole. Without it a few thousand clients that send
+	// a byte now and then would hold all room for bodies for good.
+	bodyPace = 1 << 10
 	// firstRead is what is set aside for a body before its first byte has come. A body is paid for as it arrives, so a
 	// client that announces much and sends nothing holds next to nothing.
 	firstRead = 64 << 10
@@ -88,8 +91,19 @@ var (
 	errCutBody  = &Error{Status: http.StatusBadRequest, Code: "body_incomplete", Message: "the request body ended before its announced length; send it again"}
 )
 
+// bodyDeadline is until when the next bytes of a body must be there, of which got have come since start.
+func bodyDeadline(start, now time.Time, got int) time.Time {
+	idle := now.Add(bodyIdle)
+	slow := start.Add(bodyIdle + time.Duration(got)*time.Second/bodyPace)
+	if slow.Before(idle) {
+		return slow
+	}
+	return idle
+}
+
 // fill reads r's body to its end, growing as bytes come.
 func (b *body) fill(r *http.Request, rc *http.ResponseController, limit int64) error {
+	start := time.Now()
 	for {
 		if len(b.bytes) == cap(b.bytes) {
 			want := min(int64(cap(b.bytes))*4, limit+1)
@@ -100,7 +114,7 @@ func (b *body) fill(r *http.Request, rc *http.ResponseController, limit int64) e
 				return errNoRoom
 			}
 		}
-		_ = rc.SetReadDeadline(time.Now().Add(bodyIdle)) // an in-memory server has none to set
+		_ = rc.SetReadDeadline(bodyDeadline(start, time.Now(), len(b.bytes))) // an in-memory server has none to set
 		n, err := r.Body.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
 		switch {

@@ -145,3 +145,22 @@ func TestABodyCutShortIsNotForwarded(t *testing.T) {
 		}
 	}
 }
+
+// TestABodyMustKeepComing: neither a pause nor a trickle holds room for bodies for long.
+func TestABodyMustKeepComing(t *testing.T) {
+	for _, c := range []struct {
+		now  time.Duration
+		got  int
+		want time.Duration
+	}{
+		{0, 0, 30 * time.Second},
+		{29 * time.Second, 1, 30*time.Second + time.Second/1024}, // a byte now and then buys next to nothing
+		{29 * time.Second, 10 << 10, 40 * time.Second},
+		{29 * time.Second, 64 << 20, 59 * time.Second},
+		{time.Hour, 64 << 20, time.Hour + 30*time.Second},
+	} {
+		if got := gateway.BodyDeadline(c.now, c.got); got.Round(time.Millisecond) != c.want.Round(time.Millisecond) {
+			t.Errorf("after %s and %d bytes: %s, want %s", c.now, c.got, got, c.want)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func (k *checker) api() {
 // local refuses every address that others can reach: api.local carries no tailnet identity and no rules.
 func (k *checker) local() {
 	local := k.c.API.Local
-	if local == "" || !k.c.isSet("api.local") { // not written: it follows api.port, which is judged on its own
+	if local == "" || !k.c.IsSet("api.local") { // not written: it follows api.port, which is judged on its own
 		return
 	}
 	host, port, err := net.SplitHostPort(local)

@@ -50,7 +50,7 @@ func (k *checker) modelName(key, name string) {
 }
 
 func (k *checker) model(key string, m Model) {
-	if m.Context != 0 || m.Llamacpp.Runner != runnerExternal || k.c.isSet(key+".context") {
+	if m.Context != 0 || m.Llamacpp.Runner != runnerExternal || k.c.IsSet(key+".context") {
 		k.between(key+".context", m.Context, minContext, maxContext)
 	}
 	k.between(key+".parallel", m.Parallel, 1, maxParallel)

@@ -63,14 +63,14 @@ func defaultModel() Model {
 // derive fills what depends on other keys and was set nowhere, and makes paths absolute: relative ones start at the
 // folder of the file, because a service's working directory is nobody's intention.
 func (c *Config) derive(folder string) {
-	if !c.isSet("node.name") {
+	if !c.IsSet("node.name") {
 		host, _ := os.Hostname()
 		c.Node.Name = NodeName(host)
 	}
-	if !c.isSet("mesh.tailnet.hostname") {
+	if !c.IsSet("mesh.tailnet.hostname") {
 		c.Mesh.Tailnet.Hostname = "viiwork-" + c.Node.Name
 	}
-	if !c.isSet("api.local") {
+	if !c.IsSet("api.local") {
 		c.API.Local = fmt.Sprintf("127.0.0.1:%d", c.API.Port)
 	}
 	c.Node.StateDir = absolute(folder, c.Node.StateDir)
@@ -85,11 +85,11 @@ func (c *Config) deriveModel(i int) {
 	if m.Path != "" {
 		m.Path = absolute(c.ModelsDir, m.Path)
 	}
-	if !c.isSet(key+"context") && m.Llamacpp.Runner != runnerExternal {
+	if !c.IsSet(key+"context") && m.Llamacpp.Runner != runnerExternal {
 		m.Context = defaultContext
 	}
 	// The image for cards cannot run on a machine without their driver.
-	if !c.isSet(key+"llamacpp.image") && m.Llamacpp.Runner == runnerDocker {
+	if !c.IsSet(key+"llamacpp.image") && m.Llamacpp.Runner == runnerDocker {
 		m.Llamacpp.Image = "cpu"
 		if len(m.GPUs) > 0 {
 			m.Llamacpp.Image = "cuda"

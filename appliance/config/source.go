@@ -41,8 +41,8 @@ func (c *Config) Fault(key, format string, args ...any) Fault {
 	return Fault{File: p.File, Line: p.Line, Column: p.Column, Key: key, Message: fmt.Sprintf(format, args...)}
 }
 
-// isSet reports whether key has a value from the file or the environment.
-func (c *Config) isSet(key string) bool {
+// IsSet reports whether key has a value from the file or the environment.
+func (c *Config) IsSet(key string) bool {
 	_, ok := c.src.positions[key]
 	return ok
 }

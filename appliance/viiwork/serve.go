@@ -92,6 +92,9 @@ func (s served) run(ctx context.Context) error {
 func (c *cli) reload(node *appliance.Appliance, old *config.Config, path string, log *slog.Logger) *config.Config {
 	cfg, err := config.Load(path, c.Environ)
 	if err == nil {
+		err = emptied(old, cfg)
+	}
+	if err == nil {
 		err = newFaults(old, cfg)
 	}
 	var restart []string
@@ -109,6 +112,15 @@ func (c *cli) reload(node *appliance.Appliance, old *config.Config, path string,
 		log.Warn("these changed sections take effect at the next start", "sections", strings.Join(restart, ", "))
 	}
 	return cfg
+}
+
+// emptied refuses a file that no longer speaks of models: most editors and scripts empty a file before they write it,
+// and a SIGHUP in that moment must not end every model.
+func emptied(old, new *config.Config) error {
+	if len(old.Models) == 0 || new.IsSet("models") {
+		return nil
+	}
+	return config.Faults{new.Fault("models", "the file names no models any more: write models: [] to end them all, or reload once it is written in full")}
 }
 
 // newFaults holds a model file that is missing now against the edit, unless it was missing before it as well: a slip in

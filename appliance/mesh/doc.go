@@ -1,0 +1,19 @@
+// Package mesh is what nodes tell each other over HTTP: who has room for which model, and the requests they answer for
+// one another.
+//
+// The nouns: [Keys] come from the mesh's secret; a [Signer] puts its node's name and a signature on a request, a
+// [Verifier] checks those that arrive; a [Publisher] tells this node's capacity to whoever follows it; a [Watcher]
+// follows all other members and writes what they say into the [Table]; a [Client] carries one request to one member; a
+// [JoinCode] is what a new machine needs to come in.
+//
+// It promises: a request that was altered, replayed, meant for another node or signed with another secret is refused
+// before its body is read; what a node last said about itself is worth nothing after 3 s of silence, measured by this
+// machine's own clock; a forward is sent once, carries a mark and is never forwarded again; all that comes from a
+// member is bounded before it is believed; no secret, key or prompt is in an error, a log line or a warning.
+//
+// It does not know who is alive (it is given the members), nor how they are reached (it is given a way to dial), nor
+// what a model is: a func tells this node's own capacity.
+//
+// All exported methods may be called from any goroutine. New starts nothing; the Run methods of Publisher and Watcher
+// own every lasting goroutine.
+package mesh

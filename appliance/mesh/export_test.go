@@ -1,0 +1,60 @@
+package mesh
+
+import (
+	"net/http"
+	"time"
+)
+
+// What tests in mesh_test may look at.
+var (
+	HoldTime   = holdTime
+	Diff       = diff
+	ReadLine   = readLine
+	ReadReport = readReport
+	NewNonces  = newNonces
+)
+
+const (
+	MaxReport  = maxReport
+	MaxStreams = maxStreams
+)
+
+// Apply is change.apply.
+func Apply(c *change, was *Report) (*Report, error) { return c.apply(was) }
+
+// Parts tells how many models a change speaks of.
+func Parts(c *change) int { return len(c.Models) }
+
+// Encode gives the line of a stream for c, or for r if c is nil.
+func Encode(r *Report, c *change) []byte {
+	if c != nil {
+		return encode(line{Change: c})
+	}
+	return encode(line{Report: r})
+}
+
+// Learn is Signer.learn.
+func (s *Signer) Learn(req *http.Request, resp *http.Response) bool { return s.learn(req, resp) }
+
+// Add is nonces.add.
+func (c *nonces) Add(n [16]byte, now time.Time) (fresh, room bool) { return c.add(n, now) }
+
+// Resign signs req anew as it stands.
+func Resign(k Keys, req *http.Request) {
+	req.Header.Set(headerSignature, encoding.EncodeToString(signature(k.sign, req)))
+}
+
+// Checksum is that of a join code.
+var Checksum = checksum
+
+// Fill makes all members of t say the same.
+func Fill(t *Table, members []Member, r Report) {
+	byID := map[string]Member{}
+	for _, m := range members {
+		byID[m.ID] = m
+	}
+	t.sync(byID)
+	for id := range byID {
+		t.hear(id, &r)
+	}
+}

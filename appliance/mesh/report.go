@@ -1,0 +1,169 @@
+package mesh
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Wire is the version of the forms this node writes, WireOldest the oldest it understands. docs/mesh.md says what
+// changed from one to the next.
+const (
+	Wire       = 2
+	WireOldest = 1
+)
+
+// Bounds of a report. What passes them is not believed at all.
+const (
+	maxMembers  = 1024
+	maxReport   = 256 << 10 // bytes of JSON
+	maxModels   = 256
+	maxBackends = 64 // of one model
+	maxSlots    = 1024
+	maxText     = 200 // bytes of a name, a version, an id or a digest
+	maxCount    = 1 << 30
+	maxRate     = 1e7 // tokens a second
+)
+
+// Report is a node's capacity as it tells it. Its slices are read, never changed.
+type Report struct {
+	Wire     int     `json:"wire"`
+	ID       string  `json:"id"`
+	Name     string  `json:"name"`
+	Version  string  `json:"version"`
+	Epoch    uint64  `json:"epoch"` // one for each run of the node
+	Seq      uint64  `json:"seq"`   // grows with every change in an epoch
+	Draining bool    `json:"draining"`
+	Models   []Model `json:"models"`
+}
+
+// Model is what a node can do for one model.
+type Model struct {
+	Name     string    `json:"name"`
+	Digest   string    `json:"digest,omitempty"` // of the model file, "" = unknown
+	Context  int       `json:"context"`          // tokens per slot, 0 = unknown
+	Waiting  int       `json:"waiting"`          // requests in the line
+	Backends []Backend `json:"backends"`
+}
+
+// Backend is one engine.
+type Backend struct {
+	ID         string   `json:"id"`
+	Slots      int      `json:"slots"`
+	Free       int      `json:"free"`
+	Ready      bool     `json:"ready"`
+	Loading    bool     `json:"loading,omitempty"` // on its way to ready
+	PrefillTPS *float64 `json:"prefill_tps"`       // tokens a second, nil = unknown
+	DecodeTPS  *float64 `json:"decode_tps"`        // of a single stream, nil = unknown
+}
+
+// Slots counts the slots of all ready backends and the free ones among them.
+func (m Model) Slots() (slots, free int) {
+	for _, b := range m.Backends {
+		if b.Ready {
+			slots += b.Slots
+			free += b.Free
+		}
+	}
+	return slots, free
+}
+
+// model finds one by its name.
+func (r *Report) model(name string) (Model, bool) {
+	for _, m := range r.Models {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return Model{}, false
+}
+
+func (r *Report) names() []string {
+	names := make([]string, 0, len(r.Models))
+	for _, m := range r.Models {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+var errTooMuch = errors.New("reading a capacity report: there is more in it than any node has")
+
+// check holds a report from a stranger against the bounds.
+func (r *Report) check() error {
+	if r.Wire < WireOldest || r.Wire > Wire {
+		return &wireError{theirs: r.Wire}
+	}
+	if len(r.Models) > maxModels {
+		return errTooMuch
+	}
+	if !isID(r.ID) || !isText(r.Name) || !isText(r.Version) {
+		return errors.New("reading a capacity report: its node has no proper id, name or version")
+	}
+	seen := make(map[string]bool, len(r.Models))
+	for _, m := range r.Models {
+		if err := m.check(seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m Model) check(seen map[string]bool) error {
+	if !isText(m.Name) || m.Name == "" || seen[m.Name] {
+		return errors.New("reading a capacity report: a model has no name, or two have one")
+	}
+	seen[m.Name] = true
+	if len(m.Backends) > maxBackends || !isText(m.Digest) || !isCount(m.Context) || !isCount(m.Waiting) {
+		return errTooMuch
+	}
+	ids := make(map[string]bool, len(m.Backends))
+	for _, b := range m.Backends {
+		switch {
+		case !isText(b.ID) || b.ID == "" || ids[b.ID]:
+			return errors.New("reading a capacity report: a backend has no id, or two have one")
+		case b.Slots < 0 || b.Slots > maxSlots || b.Free < 0 || b.Free > b.Slots || !isRate(b.PrefillTPS) || !isRate(b.DecodeTPS):
+			return errTooMuch
+		}
+		ids[b.ID] = true
+	}
+	return nil
+}
+
+func isCount(n int) bool { return n >= 0 && n <= maxCount }
+
+func isRate(r *float64) bool { return r == nil || *r >= 0 && *r <= maxRate && !math.IsNaN(*r) }
+
+// isText keeps what could trouble a terminal or a page out of names that others will read.
+func isText(s string) bool {
+	if len(s) > maxText || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// wireError is a member that speaks a version this node does not.
+type wireError struct{ theirs int }
+
+func (e *wireError) Error() string {
+	return fmt.Sprintf("the member speaks version %d between nodes and this node %d to %d: update the older one", e.theirs, WireOldest, Wire)
+}
+
+// readReport decodes one report.
+func readReport(data []byte) (*Report, error) {
+	var r Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, errors.New("reading a capacity report: it is no JSON of the kind expected") // its bytes are a stranger's
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}

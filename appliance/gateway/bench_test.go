@@ -40,6 +40,22 @@ func BenchmarkStream64KiB(b *testing.B) {
 	}
 }
 
+// BenchmarkHop compares small requests to the node that runs them with the same ones through another node.
+func BenchmarkHop(b *testing.B) {
+	f := enginetest.New(enginetest.Options{Slots: 4, Model: "m", KeepRequests: 1})
+	b.Cleanup(f.Close)
+	fl := newFleet(b, nil, spec{change: patient}, spec{models: model("m", 4, f.URL())})
+	for i, name := range []string{"hop", "direct"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if r := fl.peers[i].post("/v1/chat/completions", chat("m", "hi", "")); r.status != 200 {
+					b.Fatalf("%d %s", r.status, r.body)
+				}
+			}
+		})
+	}
+}
+
 func streamOnce(b *testing.B, client *http.Client, url string, body []byte) {
 	resp, err := client.Post(url+"/v1/chat/completions", "application/json", bytes.NewReader(body))
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"viiwork/appliance/mesh"
 )
 
 const (
@@ -49,13 +51,14 @@ type body struct {
 	bytes  []byte
 	held   int64
 	budget *budget
+	lent   bool // something may read it a little longer than the request lasts
 }
 
 var bodies = sync.Pool{New: func() any { b := make([]byte, 0, firstRead); return &b }}
 
 func (b *body) release() {
 	b.budget.give(b.held)
-	if buf := b.bytes[:0]; cap(buf) >= firstRead && cap(buf) <= pooled {
+	if buf := b.bytes[:0]; cap(buf) >= firstRead && cap(buf) <= pooled && !b.lent {
 		bodies.Put(&buf)
 	}
 	b.bytes, b.held = nil, 0
@@ -124,6 +127,8 @@ func (b *body) fill(r *http.Request, rc *http.ResponseController, limit int64) e
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return errSlow
+		case errors.Is(err, mesh.ErrBodyDigest):
+			return errForged
 		case err != nil:
 			return errCutBody
 		}

@@ -6,9 +6,14 @@
 // stage; a stream that breaks ends with an error event in the API's own shape, never as if it were complete; no prompt,
 // completion, key or address of an engine appears in a log line or in an error of ours.
 //
+// In a mesh ([Gateway.Join]) a request that enters here runs wherever a slot is free: here, or at a member, to which it is
+// forwarded once. What a member forwards runs here at once or is refused; it is never forwarded again and never waits.
+// Until its first answer byte a request that was refused may go to another node; afterwards never.
+//
 // How a request goes: limits and scan (body.go, scan.go) → session key (keys.go) → a seat from the engine's line
-// (serve.go) → the body with its few edits (edit.go) → events passed through (stream.go) or put together for a client
-// that does not stream (assemble_*.go) → the row of /api/requests (ledger.go).
+// (serve.go), or in a mesh from whoever has one (survey.go, queue.go, seat.go; forward.go and relay.go carry it to a
+// member, hop.go receives it there) → the body with its few edits (edit.go) → events passed through (stream.go) or put
+// together for a client that does not stream (assemble_*.go) → the row of /api/requests (ledger.go).
 //
 // Engines are always asked to stream: llama-server notices a lost client only then, and at once.
 //

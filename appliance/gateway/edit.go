@@ -88,7 +88,7 @@ func (r *payloadReader) Close() error { return nil }
 // edited turns a client's body into what the engine gets on a streaming route: always a stream with progress reports,
 // because llama-server notices a lost client only in a stream and in a prefill only between its reports; never the
 // client's choice of a slot, which is the engine's to make; the usage chunk when the answer is put together here.
-func edited(body []byte, f *facts, rt route, stream bool) *payload {
+func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 	if !rt.streams() {
 		return newPayload(body, 0, "", nil)
 	}

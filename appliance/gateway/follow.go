@@ -21,7 +21,7 @@ const (
 // follower reads along with an engine's stream: it knows what is the client's, when the answer is complete, and what it
 // cost. Most events are looked at by a few substring searches and never decoded.
 type follower struct {
-	rt       route
+	rt       endpoint
 	progress bool // the client wants prompt_progress itself
 	choices  int  // answers that must finish before an end without [DONE] is a clean one
 

@@ -34,6 +34,11 @@ type Config struct {
 	Trusted func(*http.Request) bool
 	Log     *slog.Logger     // nil = silent
 	Now     func() time.Time // nil = time.Now
+
+	QueueMax   int           // requests of one model that wait at this entry for a slot anywhere in the mesh; 0 = 64
+	StaleAfter time.Duration // how long a member's word is believed, to be shown; 0 = 3 s
+	// Digest tells a model file's digest, "" = unknown; nil = all are.
+	Digest func(model string) string
 }
 
 // Gateway answers inference requests. See the package comment.
@@ -47,8 +52,15 @@ type Gateway struct {
 
 	bodies   budget
 	ledger   *ledger
-	homes    *homes
+	homes    *homes // backends of this node, by conversation
 	inflight atomic.Int64
+
+	joined     atomic.Pointer[Mesh]
+	homeNodes  *homes // ids of nodes, by conversation
+	queues     *queues
+	ahead      ahead
+	seed       atomic.Uint64
+	turnedAway atomic.Int64 // when a refusal was last logged, Unix nanoseconds
 }
 
 // New makes a Gateway. It starts nothing.
@@ -65,13 +77,20 @@ func New(cfg Config) *Gateway {
 	if cfg.KeepAlive <= 0 {
 		cfg.KeepAlive = keepEvery
 	}
+	if cfg.QueueMax <= 0 {
+		cfg.QueueMax = 64
+	}
+	if cfg.StaleAfter <= 0 {
+		cfg.StaleAfter = 3 * time.Second
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, born: cfg.Now(), hosts: map[string]bool{}, ledger: newLedger(), homes: newHomes()}
+	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, born: cfg.Now(), hosts: map[string]bool{}, ledger: newLedger(),
+		homes: newHomes(), homeNodes: newHomes(), queues: newQueues(cfg.QueueMax)}
 	g.bodies.limit = cfg.MaxInflight
 	_, _ = rand.Read(g.secret[:]) // never fails
 	for _, h := range cfg.Hosts {
@@ -89,6 +108,9 @@ func (g *Gateway) Mount(e *echo.Echo) {
 	}
 	e.GET("/v1/models", g.listModels)
 	e.GET("/v1/models/*", g.getModel)
+	e.GET("/v1/fleet/capacity", g.fleetCapacity)
+	e.GET("/v1/model/info", g.modelInfo)
+	e.GET("/api.json", g.catalogue)
 	e.GET("/api/requests", g.listRequests)
 	e.GET("/api/requests/:id", g.getRequest)
 	e.POST("/api/requests/:id/cancel", g.cancelRequest)

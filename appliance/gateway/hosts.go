@@ -17,7 +17,15 @@ func (g *Gateway) knownHost(r *http.Request) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
-	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".local") || name == "host.docker.internal" || g.hosts[name]
+	return !strings.Contains(name, ".") || strings.HasSuffix(name, ".local") || name == "host.docker.internal" || g.hosts[name] || name == g.hostName()
+}
+
+// hostName is this device's name on the mesh's network, "" when it has none.
+func (g *Gateway) hostName() string {
+	if m := g.joined.Load(); m != nil && m.HostName != nil {
+		return strings.ToLower(m.HostName())
+	}
+	return ""
 }
 
 // hostName takes the port, the brackets and a final dot off a host and lowers its case.

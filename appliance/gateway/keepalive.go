@@ -21,13 +21,17 @@ var (
 
 // responsesKeepAlive is called with the answer's mutex held.
 func (k *call) responsesKeepAlive() []byte {
-	id := "resp_" + k.id
 	var out []byte
 	if !k.ans.created {
 		k.ans.created = true
-		out = responseEvent("response.created", map[string]any{"id": id, "object": "response", "status": "in_progress", "model": k.model, "output": []any{}})
+		out = k.createdEvent()
 	}
-	return append(out, responseEvent("response.in_progress", map[string]any{"id": id, "object": "response", "status": "in_progress"})...)
+	return append(out, responseEvent("response.in_progress", map[string]any{"id": "resp_" + k.id, "object": "response", "status": "in_progress"})...)
+}
+
+// createdEvent begins an answer whose engine has not begun yet.
+func (k *call) createdEvent() []byte {
+	return responseEvent("response.created", map[string]any{"id": "resp_" + k.id, "object": "response", "status": "in_progress", "model": k.model, "output": []any{}})
 }
 
 func responseEvent(name string, response map[string]any) []byte {

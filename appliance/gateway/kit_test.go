@@ -134,7 +134,11 @@ func (n *node) request(method, path, body string, head ...string) *http.Request 
 
 func (n *node) do(method, path, body string, head ...string) reply {
 	n.t.Helper()
-	resp, err := n.client.Do(n.request(method, path, body, head...))
+	return n.send(n.request(method, path, body, head...))
+}
+
+func (n *node) send(req *http.Request) reply {
+	resp, err := n.client.Do(req)
 	if err != nil {
 		return reply{err: err}
 	}
@@ -309,3 +313,5 @@ func (r reply) json0(t *testing.T) any {
 	}
 	return v
 }
+
+func (r reply) into(v any) { _ = json.Unmarshal(r.body, v) }

@@ -20,13 +20,13 @@ type modelItem struct {
 	Object  string      `json:"object"`
 	Created int64       `json:"created"`
 	OwnedBy string      `json:"owned_by"`
-	Context int         `json:"context_length"` // tokens one request can have
+	Context int         `json:"context_length"` // tokens one request can have: the smallest of the ready hosts'
 	Viiwork modelDetail `json:"viiwork"`
 }
 
 // modelDetail says where a model is. Figures that are not known yet are absent.
 type modelDetail struct {
-	State string      `json:"state"` // the best of its backends'
+	State string      `json:"state"` // the best of its hosts'
 	Slots *int        `json:"slots,omitempty"`
 	Free  *int        `json:"free,omitempty"`
 	Hosts []modelHost `json:"hosts"`
@@ -34,14 +34,17 @@ type modelDetail struct {
 
 type modelHost struct {
 	Node    string `json:"node"`
+	State   string `json:"state"`
 	Slots   *int   `json:"slots,omitempty"`
 	Free    *int   `json:"free,omitempty"`
-	Context int    `json:"context"`
+	Context int    `json:"context,omitempty"`
+	Digest  string `json:"digest,omitempty"` // of the model file
+	AgeMS   *int64 `json:"age_ms,omitempty"` // of another node: since it last spoke
 }
 
 func (g *Gateway) listModels(c echo.Context) error {
 	list := modelList{Object: "list", Data: []modelItem{}}
-	for _, m := range g.cfg.Engine.Snapshot() {
+	for _, m := range g.fleet() {
 		list.Data = append(list.Data, g.modelItem(m))
 	}
 	return c.JSON(http.StatusOK, list)
@@ -50,39 +53,30 @@ func (g *Gateway) listModels(c echo.Context) error {
 // getModel answers for one id, which may hold slashes, plain or as %2F.
 func (g *Gateway) getModel(c echo.Context) error {
 	id := strings.TrimPrefix(c.Request().URL.Path, "/v1/models/")
-	for _, m := range g.cfg.Engine.Snapshot() {
-		if m.Model.Name == id {
+	for _, m := range g.fleet() {
+		if m.name == id {
 			return c.JSON(http.StatusOK, g.modelItem(m))
 		}
 	}
 	return g.unknownModel(id)
 }
 
-func (g *Gateway) modelItem(m engine.ModelState) modelItem {
-	context, slots, free := m.SlotContext(), 0, 0
-	best := engine.StateFailed
-	ready := false
-	for _, b := range m.Backends {
-		if rank(b.State) < rank(best) {
-			best = b.State
+func (g *Gateway) modelItem(m fleetModel) modelItem {
+	item := modelItem{ID: m.name, Object: "model", Created: g.born.Unix(), OwnedBy: "viiwork", Context: m.context()}
+	item.Viiwork.Slots, item.Viiwork.Free = m.totals()
+	best := -1
+	for i, h := range m.hosts {
+		if best < 0 || rank(engine.State(h.state)) < rank(engine.State(m.hosts[best].state)) {
+			best = i
 		}
-		if !serving(b.State) {
-			continue
+		host := modelHost{Node: h.node, State: h.state, Slots: h.slots, Free: h.free, Context: h.context, Digest: h.digest}
+		if h.remote {
+			age := h.age.Milliseconds()
+			host.AgeMS = &age
 		}
-		ready = true
-		slots += len(b.Slots)
-		for _, s := range b.Slots {
-			if s.State == "free" {
-				free++
-			}
-		}
+		item.Viiwork.Hosts = append(item.Viiwork.Hosts, host)
 	}
-	item := modelItem{ID: m.Model.Name, Object: "model", Created: g.born.Unix(), OwnedBy: "viiwork", Context: context}
-	host := modelHost{Node: g.cfg.Node, Context: context}
-	if ready {
-		host.Slots, host.Free = &slots, &free
-	}
-	item.Viiwork = modelDetail{State: string(best), Slots: host.Slots, Free: host.Free, Hosts: []modelHost{host}}
+	item.Viiwork.State = m.hosts[best].state
 	return item
 }
 
@@ -103,20 +97,18 @@ func rank(s engine.State) int {
 		return 4
 	case engine.StateDraining:
 		return 5
+	case engine.StateFailed:
+		return 6
 	}
-	return 6
+	return 7
 }
 
 // unknownModel names the model that was probably meant.
 func (g *Gateway) unknownModel(name string) *Error {
 	e := &Error{Status: http.StatusNotFound, Code: "model_not_found", Param: "model"}
 	var names []string
-	for _, m := range g.cfg.Engine.Snapshot() {
-		names = append(names, m.Model.Name)
-	}
-	shown := name
-	if len(shown) > 200 {
-		shown = shown[:200] + "…"
+	for _, m := range g.fleet() {
+		names = append(names, m.name)
 	}
 	near := ""
 	if len(name) <= maxModelName {
@@ -124,11 +116,19 @@ func (g *Gateway) unknownModel(name string) *Error {
 	}
 	switch {
 	case near != "":
-		e.Message = "there is no model \"" + shown + "\" here; did you mean \"" + near + "\"?"
+		e.Message = "there is no model \"" + shown(name) + "\" here; did you mean \"" + near + "\"?"
 	case len(names) == 0:
-		e.Message = "there is no model \"" + shown + "\" here; this node serves no models"
+		e.Message = "there is no model \"" + shown(name) + "\" here; this node serves no models"
 	default:
-		e.Message = "there is no model \"" + shown + "\" here; GET /v1/models lists those there are"
+		e.Message = "there is no model \"" + shown(name) + "\" here; GET /v1/models lists those there are"
 	}
 	return e
+}
+
+// shown bounds a name that a stranger chose.
+func shown(name string) string {
+	if len(name) > 200 {
+		return strings.ToValidUTF8(name[:200], "") + "…"
+	}
+	return name
 }

@@ -14,14 +14,14 @@ const (
 	kindInfill                  // /infill, llama-server's own events
 )
 
-// route is one inference route.
-type route struct {
+// endpoint is one inference route.
+type endpoint struct {
 	path string
 	kind kind
 }
 
 // routes are the paths that reach an engine, by the same path there.
-var routes = []route{
+var routes = []endpoint{
 	{"/v1/chat/completions", kindChat},
 	{"/v1/completions", kindCompletions},
 	{"/v1/messages", kindMessages},
@@ -35,7 +35,7 @@ var routes = []route{
 }
 
 // streams tells whether the engine is asked to stream, whatever the client wants.
-func (r route) streams() bool { return r.kind != kindPlain }
+func (r endpoint) streams() bool { return r.kind != kindPlain }
 
 // anthropic tells whether a path answers in the Anthropic API's shapes.
 func anthropic(path string) bool {

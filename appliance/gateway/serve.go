@@ -32,7 +32,7 @@ var (
 type call struct {
 	g     *Gateway
 	c     echo.Context
-	rt    route
+	rt    endpoint
 	id    string
 	start time.Time
 
@@ -41,7 +41,10 @@ type call struct {
 	model  string
 	stream bool // the client wants events
 	query  string
-	pinned bool
+	pinned bool     // to this node
+	host   string   // id of the member it is pinned to; "" = none
+	prefer []string // names
+	hop    *hop     // nil = it enters the mesh here
 
 	source  string // where the session key came from
 	session string // its digest
@@ -53,15 +56,26 @@ type call struct {
 	tally  tally
 	linger *time.Timer
 	lost   int // engines that broke off or fell silent over this request
+
+	// Of its way through the mesh.
+	homeNode  string // id of the node the conversation ran on last, "" = unknown
+	tried     []string
+	triedHere []string // backends of this node
+	bounces   map[string]int
+	ticket    uint64 // of its place in the entry's line, 0 = none yet
+	waited    time.Duration
 }
 
 // handle makes the handler of an inference route.
-func (g *Gateway) handle(rt route) echo.HandlerFunc {
+func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		g.inflight.Add(1)
 		defer g.inflight.Add(-1)
 		k := &call{g: g, c: c, rt: rt, id: c.Response().Header().Get(headID), start: g.now(), tally: newTally()}
 		c.Response().Header().Set(headOrigin, g.cfg.Node)
+		if err := k.arrive(); err != nil {
+			return g.refuse(c, err)
+		}
 		if err := k.steer(); err != nil {
 			return g.refuse(c, err)
 		}
@@ -77,28 +91,6 @@ func (g *Gateway) handle(rt route) echo.HandlerFunc {
 		defer k.close()
 		return k.finish(k.run())
 	}
-}
-
-// steer reads the query: where the client wants the request to run, and what of the query is the engine's.
-func (k *call) steer() error {
-	if k.c.Request().URL.RawQuery == "" {
-		return nil
-	}
-	q := k.c.Request().URL.Query()
-	switch host := q.Get("host"); host {
-	case "":
-	case k.g.cfg.Node:
-		k.pinned = true
-	default:
-		if len(host) > 64 {
-			host = host[:64]
-		}
-		return &Error{Status: http.StatusNotFound, Code: "host_not_found", Param: "host", Message: fmt.Sprintf("there is no node named %q here; GET /v1/models lists the nodes under viiwork.hosts", host)}
-	}
-	q.Del("host")
-	q.Del("prefer") // names other nodes to try first: ignored where there are none
-	k.query = q.Encode()
-	return nil
 }
 
 // decode learns from the body what routing needs.
@@ -122,12 +114,15 @@ func (k *call) decode() (err error) {
 
 func (k *call) open() {
 	k.ctx, k.cancel = context.WithCancelCause(k.c.Request().Context())
-	task := k.c.Request().Header.Get("X-Viiwork-Task")
+	task, origin := k.c.Request().Header.Get(headTask), k.g.cfg.Node
+	if k.hop != nil {
+		origin = k.hop.origin
+	}
 	if len(task) > 64 || !printable(task) {
 		task = ""
 	}
 	k.row = k.g.ledger.add(status.Request{
-		ID: k.id, Time: k.start, Entry: k.g.cfg.Node, Path: k.rt.path, Model: k.model,
+		ID: k.id, Time: k.start, Entry: origin, Path: k.rt.path, Model: k.model,
 		Session: k.session, KeySource: k.source, State: stateQueued, Task: task,
 	}, k.cancel)
 	k.ans = newAnswer(k.c)
@@ -149,12 +144,21 @@ func (k *call) close() {
 	k.g.ledger.ended(k.row)
 }
 
-// run finds a backend and lets it answer. One that cannot take the request, before its first answer byte, is passed
-// over for the next.
+// run lets this node answer, or the mesh where there are others to choose from.
 func (k *call) run() error {
 	if k.stream {
 		k.ans.keepAlive(min(k.g.cfg.QueueTimeout+holdSlack, maxHold), k.g.cfg.KeepAlive, k.keepAlives())
 	}
+	across := k.host != "" || !k.pinned && k.g.elsewhere(k.model)
+	if across && k.hop == nil {
+		return k.runAcross()
+	}
+	return k.runHere()
+}
+
+// runHere finds a backend of this node and lets it answer. One that cannot take the request, before its first answer
+// byte, is passed over for the next.
+func (k *call) runHere() error {
 	var accept, tried []string
 	for {
 		lease, err := k.acquire(accept)
@@ -181,20 +185,21 @@ func (k *call) acquire(accept []string) (*engine.Lease, error) {
 	}
 	ctx, cancel := context.WithDeadlineCause(k.ctx, time.Now().Add(wait), errQueueTimeout)
 	defer cancel()
-	lease, err := k.g.cfg.Engine.Acquire(ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session})
+	lease, err := k.g.cfg.Engine.Acquire(ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session, NoWait: k.hop != nil})
 	if err != nil {
 		return nil, err
 	}
-	k.granted(lease, home)
+	k.granted(lease, home, lease.Timing())
 	return lease, nil
 }
 
 // granted notes where the request runs, and why there.
-func (k *call) granted(lease *engine.Lease, home string) {
-	backend, t := lease.Backend(), lease.Timing()
+func (k *call) granted(lease *engine.Lease, home string, t engine.Timing) {
+	backend := lease.Backend()
 	reason := k.reason(backend, home, t.Waited)
 	ms := float64(t.Queued.Microseconds()) / 1000
 	k.g.homes.set(k.model, k.session, backend)
+	k.g.homeNodes.set(k.model, k.session, k.g.id())
 	k.ans.know(headNode, k.g.cfg.Node)
 	k.ans.know(headBackend, backend)
 	k.ans.know(headModel, lease.Model())
@@ -208,8 +213,12 @@ func (k *call) granted(lease *engine.Lease, home string) {
 
 func (k *call) reason(backend, home string, waited bool) string {
 	switch {
+	case k.hop != nil:
+		return k.hop.because(backend, home)
 	case k.pinned:
 		return "pinned"
+	case k.homeNode != "" && k.homeNode != k.g.id():
+		return "move"
 	case home == backend && waited:
 		return "wait"
 	case home == backend:
@@ -222,13 +231,18 @@ func (k *call) reason(backend, home string, waited bool) string {
 	return "cold"
 }
 
+// backends counts those of the model, over the whole mesh.
 func (k *call) backends() int {
-	for _, m := range k.g.cfg.Engine.Snapshot() {
-		if m.Model.Name == k.model {
-			return len(m.Backends)
+	n := 0
+	if m, ok := k.g.local(k.model); ok {
+		n = len(m.Backends)
+	}
+	for _, m := range k.g.members() {
+		if there, ok := there(m, k.model); ok {
+			n += len(there.Backends)
 		}
 	}
-	return 0
+	return n
 }
 
 // others lists the model's backends that serve now and are not among tried.
@@ -250,13 +264,15 @@ func (k *call) others(tried []string) []string {
 // notServed says why the request got no seat.
 func (k *call) notServed(err error) error {
 	switch {
+	case k.hop != nil && errors.Is(err, engine.ErrFull):
+		return k.noSeat(k.model)
 	case errors.Is(err, engine.ErrUnknownModel):
 		return k.g.unknownModel(k.model)
 	case errors.Is(err, engine.ErrNotReady):
 		return k.notReady()
 	}
 	e := asError(err)
-	if k.rt.kind == kindResponses && e.Status == http.StatusTooManyRequests {
+	if k.rt.kind == kindResponses && e.Status == http.StatusTooManyRequests && k.hop == nil {
 		later := *e // clients of that API lose the turn on 429 and come again on 503
 		later.Status = http.StatusServiceUnavailable
 		return &later

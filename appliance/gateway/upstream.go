@@ -28,7 +28,7 @@ type engineError struct {
 
 // refused reads an engine's answer that is an error, to its end so that the seat is free at once, and turns it into
 // ours. The engine's status stays; the shape becomes the route's.
-func refused(resp *http.Response, rt route) *Error {
+func refused(resp *http.Response, rt endpoint) *Error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil || len(body) == maxErrorBody {
 		body = nil
@@ -57,7 +57,7 @@ func errorMember(body []byte) engineError {
 }
 
 // engineRefusal is the one place where an engine's own words become ours.
-func engineRefusal(status int, in engineError, rt route) *Error {
+func engineRefusal(status int, in engineError, rt endpoint) *Error {
 	e := &Error{Status: status, Type: short(in.Type), Message: clip(in.Message)}
 	if e.Message == "" {
 		e.Message = "the engine refused the request with status " + strconv.Itoa(status)

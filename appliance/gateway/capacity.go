@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// fleetCapacityDoc is GET /v1/fleet/capacity.
+type fleetCapacityDoc struct {
+	View       string               `json:"view"` // the node whose picture this is
+	StaleAfter float64              `json:"stale_after_s"`
+	Models     []fleetCapacityModel `json:"models"`
+}
+
+type fleetCapacityModel struct {
+	Name string `json:"name"`
+	fleetCapacityFigures
+	Queued *int                `json:"queued,omitempty"`
+	Hosts  []fleetCapacityHost `json:"hosts"`
+}
+
+type fleetCapacityHost struct {
+	Node string `json:"node"`
+	API  string `json:"api,omitempty"` // its address; absent for the node that answers
+	fleetCapacityFigures
+	AgeMS int64 `json:"age_ms"` // since it last spoke
+	Stale bool  `json:"stale"`
+}
+
+// fleetCapacityFigures are absent while not known, never 0 then.
+type fleetCapacityFigures struct {
+	Slots   *int `json:"slots,omitempty"`
+	Busy    *int `json:"busy,omitempty"`
+	Free    *int `json:"free,omitempty"`
+	Context *int `json:"ctx,omitempty"`
+}
+
+func figures(slots, free *int, context int) fleetCapacityFigures {
+	f := fleetCapacityFigures{Slots: slots, Free: free}
+	if slots != nil && free != nil {
+		busy := *slots - *free
+		f.Busy = &busy
+	}
+	if context > 0 {
+		f.Context = &context
+	}
+	return f
+}
+
+// fleetCapacity tells a consumer how many requests it may have under way at one time.
+func (g *Gateway) fleetCapacity(c echo.Context) error {
+	doc := fleetCapacityDoc{View: g.cfg.Node, StaleAfter: g.cfg.StaleAfter.Seconds(), Models: []fleetCapacityModel{}}
+	wanted := c.QueryParam("model")
+	for _, m := range g.fleet() {
+		if wanted == "" || wanted == m.name {
+			doc.Models = append(doc.Models, g.capacityOf(m))
+		}
+	}
+	if wanted != "" && len(doc.Models) == 0 {
+		return g.unknownModel(wanted)
+	}
+	return c.JSON(http.StatusOK, doc)
+}
+
+func (g *Gateway) capacityOf(m fleetModel) fleetCapacityModel {
+	slots, free := m.totals()
+	out := fleetCapacityModel{Name: m.name, fleetCapacityFigures: figures(slots, free, m.context())}
+	own := false
+	for _, h := range m.hosts {
+		if !h.stale {
+			out.Queued = plus(out.Queued, &h.waiting)
+		}
+		own = own || !h.remote
+		out.Hosts = append(out.Hosts, fleetCapacityHost{
+			Node: h.node, API: h.addr, fleetCapacityFigures: figures(h.slots, h.free, h.context), AgeMS: h.age.Milliseconds(), Stale: h.stale,
+		})
+	}
+	if waiting := g.queues.waiting(m.name); !own && waiting > 0 { // here, for a model that only others have
+		out.Queued = plus(out.Queued, &waiting)
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
+)
+
+const (
+	headSlots = "X-Viiwork-Slots"
+	headFree  = "X-Viiwork-Free"
+)
+
+// hop is what a member says of a request it passes on. It is signed.
+type hop struct {
+	origin string // name of the node the request came in by
+	reason route.Reason
+	task   string
+}
+
+// arrive looks whether the request comes from a member, before a byte of its body is read. What bears a member's marks
+// and no good signature is refused, whoever sent it: a client has no business with them. One that does come from a
+// member runs here, at once, or is refused; it is never passed on.
+func (k *call) arrive() error {
+	r, own := k.c.Request(), k.g.joined.Load()
+	if own == nil || !mesh.FromMember(r) {
+		return nil
+	}
+	h := k.c.Response().Header()
+	peer, err := own.Verifier.Check(r)
+	if err != nil {
+		return k.turnAway(err)
+	}
+	k.hop = &hop{origin: r.Header.Get(headOrigin), reason: knownReason(r.Header.Get(headRoute)), task: r.Header.Get(headTask)}
+	if k.hop.origin == "" || len(k.hop.origin) > 64 || !printable(k.hop.origin) {
+		k.hop.origin = peer.ID
+	}
+	h.Set(headOrigin, k.hop.origin)
+	if id := r.Header.Get(headID); isRequestID(id) {
+		k.id = id
+		h.Set(headID, id)
+	}
+	r.Body = verified{peer.VerifyBody(r.Body), r.Body}
+	if model := r.Header.Get(headModel); r.Header.Get("Expect") != "" && model != "" && k.fullFor(model) {
+		return k.noSeat(model) // it asks before it sends a long body
+	}
+	return nil
+}
+
+// turnAway refuses a request with a member's marks.
+func (k *call) turnAway(err error) error {
+	e := &Error{Status: http.StatusForbidden, Code: "refused", Message: "the request is refused"}
+	var refused *mesh.Refusal
+	if errors.As(err, &refused) {
+		refused.SetHeaders(k.c.Response().Header())
+		e.Code, e.Message = refused.Code, refused.Error()
+	}
+	now := k.g.now().UnixNano()
+	if last := k.g.turnedAway.Load(); now-last >= int64(time.Minute) && k.g.turnedAway.CompareAndSwap(last, now) { // strangers must not fill the log
+		k.g.log.Warn("a request with the marks of a member was refused", "address", k.c.Request().RemoteAddr, "code", e.Code, "why", e.Message)
+	}
+	return e
+}
+
+// verified is a body that proves at its end to be the one that was signed.
+type verified struct {
+	io.Reader
+	io.Closer
+}
+
+var errForged = &Error{Status: http.StatusForbidden, Code: "body_digest", Message: "the body is not the one that was signed: it was changed on its way"}
+
+// fullFor tells whether the model is served here and has no free slot.
+func (k *call) fullFor(model string) bool {
+	n, ok := k.hereFor(model)
+	return ok && n.Serves() && n.Free() == 0
+}
+
+func (k *call) hereFor(model string) (route.Node, bool) {
+	k.model = model
+	return k.here()
+}
+
+// noSeat refuses a member's request at once, with what it needs to correct its picture of this node.
+func (k *call) noSeat(model string) *Error {
+	n, _ := k.hereFor(model)
+	slots := 0
+	for _, b := range n.Backends {
+		slots += b.Slots
+	}
+	h := k.c.Response().Header()
+	h.Set(headSlots, strconv.Itoa(slots))
+	h.Set(headFree, strconv.Itoa(n.Free()))
+	return &Error{Status: http.StatusTooManyRequests, Code: "node_full", RetryAfter: 2 * time.Second, Message: "this node has no free slot for the model; members' requests do not wait here"}
+}
+
+// because is the reason of a hop: the entry's, as far as it holds for the backend that runs it.
+func (h *hop) because(backend, home string) string {
+	if home != "" && home != backend && (h.reason == route.Home || h.reason == route.Wait) {
+		return string(route.Move)
+	}
+	return string(h.reason)
+}
+
+func knownReason(s string) route.Reason {
+	switch r := route.Reason(s); r {
+	case route.Only, route.Pinned, route.Home, route.Move, route.Wait:
+		return r
+	}
+	return route.Cold
+}
+
+// isRequestID accepts what newID makes.
+func isRequestID(s string) bool {
+	if len(s) != 16 {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

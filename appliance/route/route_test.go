@@ -1,0 +1,171 @@
+package route_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"viiwork/appliance/route"
+)
+
+// node has one backend of four slots.
+func node(id string, free int, change ...func(*route.Node)) route.Node {
+	n := route.Node{ID: id, Name: "name-" + id, Local: id == "self", Backends: []route.Backend{{ID: "m#0", Ready: true, Slots: 4, Free: free}}}
+	for _, f := range change {
+		f(&n)
+	}
+	return n
+}
+
+func stale(n *route.Node)       { n.Stale = true }
+func quarantined(n *route.Node) { n.Quarantined = true }
+func draining(n *route.Node)    { n.Draining = true }
+func refused(n *route.Node)     { n.Full = true }
+func loading(n *route.Node)     { n.Backends[0].Ready = false }
+func ahead(k int) func(*route.Node) {
+	return func(n *route.Node) { n.Ahead = k }
+}
+
+func TestPick(t *testing.T) {
+	type nodes = []route.Node
+	for _, c := range []struct {
+		name  string
+		nodes nodes
+		ask   route.Request
+		want  route.Plan
+	}{
+		{"nobody has it", nil, route.Request{}, route.Plan{}},
+		{"one backend in the mesh", nodes{node("a", 1)}, route.Request{}, route.Plan{Node: "a", Reason: route.Only}},
+		{"the local free slot first", nodes{node("a", 4), node("self", 1)}, route.Request{}, route.Plan{Node: "self", Local: true, Reason: route.Cold}},
+		{"else most free slots", nodes{node("a", 2), node("b", 3), node("self", 0)}, route.Request{}, route.Plan{Node: "b", Reason: route.Cold}},
+		{"what is on its way counts", nodes{node("a", 2), node("b", 3, ahead(2))}, route.Request{}, route.Plan{Node: "a", Reason: route.Cold}},
+		{"on their way more than free", nodes{node("a", 2, ahead(3)), node("b", 0)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
+		{"equals take turns: 0", nodes{node("a", 2), node("b", 2), node("c", 1)}, route.Request{Seed: 0}, route.Plan{Node: "a", Reason: route.Cold}},
+		{"equals take turns: 1", nodes{node("a", 2), node("b", 2), node("c", 1)}, route.Request{Seed: 1}, route.Plan{Node: "b", Reason: route.Cold}},
+		{"equals take turns: 2", nodes{node("a", 2), node("b", 2), node("c", 1)}, route.Request{Seed: 2}, route.Plan{Node: "a", Reason: route.Cold}},
+		{"the home among equals", nodes{node("a", 2), node("b", 2)}, route.Request{Home: "b"}, route.Plan{Node: "b", Reason: route.Home}},
+		{"the home is no pin", nodes{node("a", 3), node("b", 0)}, route.Request{Home: "b"}, route.Plan{Node: "a", Reason: route.Move}},
+		{"preferred before local, in order", nodes{node("a", 1), node("b", 4), node("self", 4)}, route.Request{Prefer: []string{"name-x", "name-a", "name-b"}}, route.Plan{Node: "a", Reason: route.Cold}},
+		{"preferred is full: as if not asked", nodes{node("a", 0), node("b", 4)}, route.Request{Prefer: []string{"name-a"}}, route.Plan{Node: "b", Reason: route.Cold}},
+		{"pinned", nodes{node("a", 1), node("self", 4)}, route.Request{Host: "a", Prefer: []string{"name-self"}}, route.Plan{Node: "a", Reason: route.Pinned}},
+		{"pinned and full: waits for that node", nodes{node("a", 0), node("b", 4)}, route.Request{Host: "a"}, route.Plan{Node: "a", Wait: true, Reason: route.Wait}},
+		{"pinned to who does not serve", nodes{node("a", 4, draining), node("b", 4)}, route.Request{Host: "a"}, route.Plan{}},
+		{"all full", nodes{node("a", 0), node("self", 0)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
+		{"stale", nodes{node("a", 4, stale)}, route.Request{}, route.Plan{}},
+		{"in quarantine", nodes{node("a", 4, quarantined)}, route.Request{}, route.Plan{}},
+		{"draining", nodes{node("a", 4, draining)}, route.Request{}, route.Plan{}},
+		{"not ready", nodes{node("a", 4, loading)}, route.Request{}, route.Plan{}},
+		{"has refused: full until it speaks", nodes{node("a", 4, refused)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
+		{"tried", nodes{node("a", 4), node("b", 1)}, route.Request{Tried: []string{"a"}}, route.Plan{Node: "b", Reason: route.Only}},
+		{"all tried", nodes{node("a", 4)}, route.Request{Tried: []string{"a"}}, route.Plan{}},
+	} {
+		if got := route.Pick(route.Snapshot{Nodes: c.nodes}, c.ask); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestPickKeepsItsPromises looks at 40,000 meshes of any kind.
+func TestPickKeepsItsPromises(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 11))
+	seen := map[route.Reason]int{}
+	for range 40_000 {
+		s, r := anyMesh(rng), anyRequest(rng)
+		p := route.Pick(s, r)
+		seen[p.Reason]++
+		if err := judge(s, r, p); err != nil {
+			t.Fatalf("%v\nmesh %+v\nrequest %+v\nplan %+v", err, s, r, p)
+		}
+		if again := route.Pick(s, r); again != p {
+			t.Fatalf("the same question has two answers: %+v and %+v", p, again)
+		}
+	}
+	for _, reason := range []route.Reason{"", route.Only, route.Pinned, route.Home, route.Move, route.Cold, route.Wait} {
+		if seen[reason] == 0 {
+			t.Errorf("reason %q never came up", reason)
+		}
+	}
+}
+
+func anyMesh(rng *rand.Rand) (s route.Snapshot) {
+	flag := func() bool { return rng.IntN(6) == 0 }
+	for i := range rng.IntN(6) {
+		n := route.Node{ID: fmt.Sprint(i), Name: fmt.Sprint("n", i), Local: i == 0, Stale: flag(), Quarantined: flag(), Draining: flag(), Full: flag(), Ahead: rng.IntN(3)}
+		for b := range rng.IntN(3) {
+			slots := rng.IntN(4)
+			n.Backends = append(n.Backends, route.Backend{ID: fmt.Sprint(b), Ready: !flag(), Slots: slots, Free: rng.IntN(slots + 1)})
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return s
+}
+
+func anyRequest(rng *rand.Rand) (r route.Request) {
+	if rng.IntN(5) == 0 {
+		r.Host = fmt.Sprint(rng.IntN(6))
+	}
+	if rng.IntN(2) == 0 {
+		r.Home = fmt.Sprint(rng.IntN(6))
+	}
+	for range rng.IntN(3) {
+		r.Prefer = append(r.Prefer, fmt.Sprint("n", rng.IntN(7)))
+	}
+	for range rng.IntN(3) {
+		r.Tried = append(r.Tried, fmt.Sprint(rng.IntN(6)))
+	}
+	r.Seed = rng.Uint64()
+	return r
+}
+
+// judge says which promise a plan breaks.
+func judge(s route.Snapshot, r route.Request, p route.Plan) error {
+	may := func(n route.Node) bool {
+		return !n.Stale && !n.Quarantined && !n.Draining && slices.ContainsFunc(n.Backends, func(b route.Backend) bool { return b.Ready }) &&
+			!slices.Contains(r.Tried, n.ID) && (r.Host == "" || r.Host == n.ID)
+	}
+	room := func(n route.Node) int {
+		free := -n.Ahead
+		for _, b := range n.Backends {
+			if b.Ready {
+				free += b.Free
+			}
+		}
+		if !may(n) || n.Full {
+			return 0
+		}
+		return max(0, free)
+	}
+	var chosen *route.Node
+	most, could := 0, false
+	for i, n := range s.Nodes {
+		most, could = max(most, room(n)), could || may(n)
+		if n.ID == p.Node {
+			chosen = &s.Nodes[i]
+		}
+	}
+	switch {
+	case !could && p != (route.Plan{}):
+		return fmt.Errorf("nobody may take it, and yet there is a plan")
+	case could && p == (route.Plan{}):
+		return fmt.Errorf("somebody may take it, and there is no plan")
+	case p.Wait && most > 0:
+		return fmt.Errorf("it waits although a slot is free")
+	case p.Wait || p == (route.Plan{}):
+		return nil
+	case chosen == nil || room(*chosen) == 0:
+		return fmt.Errorf("the node has no room")
+	case p.Local != chosen.Local:
+		return fmt.Errorf("local is wrong")
+	}
+	preferred := slices.Contains(r.Prefer, chosen.Name)
+	if !preferred && !chosen.Local && room(*chosen) < most {
+		return fmt.Errorf("another has more room")
+	}
+	for _, n := range s.Nodes {
+		if !preferred && room(n) > 0 && (slices.Contains(r.Prefer, n.Name) || n.Local && !chosen.Local) {
+			return fmt.Errorf("node %s goes first", n.ID)
+		}
+	}
+	return nil
+}

@@ -40,6 +40,7 @@ type Appliance struct {
 
 	docker  *docker.Runner
 	engine  *engine.Engine
+	mesh    *membership
 	gateway *gateway.Gateway
 	handler http.Handler
 
@@ -75,6 +76,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		QueueMax:  cfg.Routing.QueueMax,
 		Placed:    gpu.Placed,
 		CheckFile: checkFile,
+		Changed:   a.tellMesh,
 		Log:       o.Log,
 	})
 	if err != nil {
@@ -82,6 +84,9 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	}
 	a.engine.StopEngines(o.StopEngines)
 	a.engine.Apply(p.models)
+	if a.mesh, err = newMembership(cfg, o.Version, o.Log); err != nil {
+		return nil, err
+	}
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -89,10 +94,16 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Hosts:          cfg.API.Hosts,
 		CORS:           gateway.CORSConfig{AllowOrigins: cfg.API.CORS.AllowOrigins, AllowTailnetIPs: cfg.API.CORS.AllowTailnetIPs},
 		SessionHeaders: cfg.Routing.SessionHeaders,
+		QueueMax:       cfg.Routing.QueueMax,
+		StaleAfter:     cfg.Routing.StaleAfter,
 		Trusted:        fromSocket,
 		Log:            o.Log,
 	})
 	a.handler = a.routes()
+	a.mesh.report, a.mesh.serve = a.report, a.serveTailnet
+	a.mesh.attach = func(f *fellows) {
+		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, HostName: a.mesh.hostName})
+	}
 	return a, nil
 }
 
@@ -122,9 +133,10 @@ func (a *Appliance) Run(ctx context.Context) error {
 	// The parts outlive ctx: it only tells them to drain.
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ended := make(chan error, 1+len(servers))
+	ended := make(chan error, 2+len(servers))
 	var running sync.WaitGroup
 	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
+	running.Go(func() { ended <- wrap("mesh", a.mesh.run(parts)) })
 	for _, s := range servers {
 		running.Go(func() { ended <- s.serve() })
 	}
@@ -249,5 +261,13 @@ func (a *Appliance) routes() http.Handler {
 	e.HideBanner, e.HidePort = true, true
 	a.gateway.Mount(e)
 	a.mountStatus(e)
+	a.mountCluster(e)
 	return e
+}
+
+// tellMesh says that this node's capacity may have changed; the engine calls it with its locks held.
+func (a *Appliance) tellMesh() {
+	if a.mesh != nil { // New applies the models before there is one
+		a.mesh.tell()
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"syscall"
 	"time"
@@ -101,4 +102,30 @@ func addresses(servers []*server) (addrs []string) {
 		}
 	}
 	return addrs
+}
+
+// serveTailnet answers on the device's own listener until ctx ends. Whoever the tailnet does not know is not answered:
+// there is no such device, so the request did not come the way it says.
+func (a *Appliance) serveTailnet(ctx context.Context, l net.Listener) error {
+	s := a.server(l)
+	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
+		if err == nil {
+			_, err = a.mesh.node.WhoIs(ctx, from)
+		}
+		if err != nil {
+			a.log.Warn("a connection from no device of the tailnet was closed", "error", err)
+			c.Close()
+		}
+		return ctx
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		closeAll([]*server{s})
+		return <-ended
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"viiwork/appliance/config"
+	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/gpu"
@@ -77,14 +78,6 @@ func modelStatus(m engine.ModelState) status.Model {
 	return model
 }
 
-// memberState is how this node shows among the members.
-func memberState(state string) string {
-	if state == "draining" {
-		return "draining"
-	}
-	return "alive"
-}
-
 // firstAddress is where other machines would reach this node, "" when only programs of this machine can.
 func firstAddress(cfg *config.Config) string {
 	if cfg.Mesh.Network != "lan" {
@@ -94,3 +87,10 @@ func firstAddress(cfg *config.Config) string {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// report is this node's capacity as it tells the others.
+func (a *Appliance) report() mesh.Report {
+	report := a.gateway.Report()
+	report.Draining = a.draining.Load()
+	return report
+}

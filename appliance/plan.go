@@ -60,11 +60,6 @@ func (a *Appliance) warn(cfg *config.Config, blind []gpu.Fault) []status.Warning
 	for _, f := range blind {
 		warnings = append(warnings, status.Warning{ID: "gpu", Text: f.Text, Fix: f.Fix})
 	}
-	if cfg.Mesh.Network == "tailnet" {
-		warnings = append(warnings, status.Warning{ID: "no_mesh", Text: "this version serves on api.local only: the mesh over a tailnet is not built yet",
-			Fix: "set mesh.network: lan to answer other machines"})
-		a.log.Warn("serving on api.local only: the mesh over a tailnet is not built yet", "api.local", cfg.API.Local)
-	}
 	for _, text := range cfg.Warnings() {
 		warnings = append(warnings, status.Warning{ID: "config", Text: text, Fix: "see 'viiwork config show'"})
 		a.log.Warn("configuration", "warning", text)

@@ -111,12 +111,12 @@ func (a *Appliance) serves(model string) bool {
 // Status is what /v1/status answers.
 func (a *Appliance) Status() status.Node {
 	a.mu.Lock()
-	cfg, cards, warnings := a.cfg, a.cards, a.warnings // replaced by a reload, never changed
+	cfg, cards := a.cfg, a.cards // replaced by a reload, never changed
 	a.mu.Unlock()
 	models := a.engine.Snapshot()
 	node := status.Node{
 		Node: cfg.Node.Name, Version: a.options.Version, Network: cfg.Mesh.Network, State: stateOf(models),
-		Models: []status.Model{}, GPUs: gpuStatus(cards, models), Warnings: warnings,
+		Models: []status.Model{}, GPUs: gpuStatus(cards, models), Members: a.members(), Warnings: a.allWarnings(),
 	}
 	for _, m := range models {
 		node.Models = append(node.Models, modelStatus(m))
@@ -124,6 +124,5 @@ func (a *Appliance) Status() status.Node {
 	if a.draining.Load() {
 		node.State = "draining"
 	}
-	node.Members = []status.Member{{Name: cfg.Node.Name, State: memberState(node.State), Version: a.options.Version, Addr: firstAddress(cfg)}}
 	return node
 }

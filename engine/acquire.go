@@ -65,6 +65,7 @@ func (en *entry) granted(w *Waiter) {
 	b.leases[w.lease] = struct{}{}
 	b.slotsFresh = false
 	b.engine.held++
+	b.engine.cfg.Changed()
 }
 
 // leave takes a released lease off its backend. done says that the engine has nothing left to do for it.
@@ -84,4 +85,5 @@ func (b *backend) leave(l *Lease, done bool) {
 		b.entry.line.Hold(l.seat, time.Now())
 	}
 	b.nudge()
+	e.cfg.Changed()
 }

@@ -92,6 +92,9 @@ func (b *backend) set(s State, attrs ...any) {
 	if s != StateLoading {
 		b.progress = -1
 	}
+	if news {
+		e.cfg.Changed()
+	}
 	e.mu.Unlock()
 	if news {
 		e.cfg.Log.Info("backend changed state", append([]any{"backend", b.id, "state", string(s)}, attrs...)...)
@@ -138,6 +141,7 @@ func (b *backend) open(t Target, p Props, seats, occupied int) {
 	}
 	b.state, b.progress = StateReady, -1
 	b.entry.line.Open(b.id, seats, min(occupied, seats), now)
+	e.cfg.Changed()
 }
 
 // shut takes the seats away again. Leases stay as they are.
@@ -145,6 +149,7 @@ func (b *backend) shut() {
 	b.engine.mu.Lock()
 	defer b.engine.mu.Unlock()
 	b.entry.line.Close(b.id)
+	b.engine.cfg.Changed()
 	b.readySince = time.Time{}
 }
 

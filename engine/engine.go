@@ -25,7 +25,10 @@ type Config struct {
 	// CheckFile reads a model's file before an engine does and says what is wrong with it, or with what the model's
 	// settings ask of it; nil = the engine finds out.
 	CheckFile func(m Model) error
-	Log       *slog.Logger // nil = silent
+	// Changed is called when a seat was taken or given back or a backend changed its state, with locks held: it must not
+	// wait and not call back. nil = nobody asks.
+	Changed func()
+	Log     *slog.Logger // nil = silent
 }
 
 // HealthConfig says how patient the engine is with its backends.
@@ -75,6 +78,9 @@ func New(cfg Config) (*Engine, error) {
 	cfg.Health = cfg.Health.withDefaults()
 	if cfg.QueueMax <= 0 {
 		cfg.QueueMax = 64
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -190,6 +196,7 @@ func (e *Engine) Drain(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.draining = on
+	e.cfg.Changed()
 	if !on {
 		return
 	}

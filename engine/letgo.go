@@ -111,6 +111,7 @@ func (b *backend) ask(ctx context.Context, t Target) bool {
 	if b.external() {
 		b.letGo(asked, len(b.entry.line.Seats(b.id)), foreignGrace)
 	}
+	e.cfg.Changed()
 	return err != nil
 }
 

@@ -99,3 +99,23 @@ type Request struct {
 	Error           string    `json:"error"`
 	Task            string    `json:"task"`
 }
+
+// Cluster is GET /v1/cluster: the mesh as the answering node sees it.
+type Cluster struct {
+	Members  []Member       `json:"members"`
+	Models   []ClusterModel `json:"models"`
+	Aliases  []Alias        `json:"aliases"`
+	Warnings []Warning      `json:"warnings"`
+}
+
+// ClusterModel is a model and the nodes that have it.
+type ClusterModel struct {
+	Name  string   `json:"name"`
+	Hosts []string `json:"hosts"` // names of nodes
+}
+
+// Alias is a second name of a model.
+type Alias struct {
+	Name   string `json:"name"`
+	Target string `json:"target"`
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"viiwork/appliance/config"
+	"viiwork/serf"
 )
 
 // Streams is all that the command touches of the process it runs in.
@@ -91,7 +92,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &c):
 		return c.code
-	case errors.Is(err, config.ErrMeshMode):
+	case errors.Is(err, config.ErrMeshMode), errors.Is(err, serf.ErrNameTaken), errors.Is(err, serf.ErrIDTaken):
 		return exitRefused
 	}
 	return exitFailed

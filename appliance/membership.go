@@ -1,0 +1,269 @@
+package appliance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"viiwork/appliance/config"
+	"viiwork/appliance/mesh"
+	"viiwork/serf"
+	"viiwork/tsnode"
+)
+
+// membership is this node's part in the mesh: its place on the network, gossip, and what members tell each other. It
+// stands beside the local service, which goes on whatever happens here.
+type membership struct {
+	cfg     *config.Config
+	version string
+	log     *slog.Logger
+	keys    mesh.Keys
+	node    *tsnode.Node
+	table   *mesh.Table
+	changed chan struct{} // holds one: gossip has news for the watcher
+	news    chan struct{} // holds one: this node has other capacity
+
+	report func() mesh.Report                        // this node's capacity
+	serve  func(context.Context, net.Listener) error // answers on the device's own listener until ctx ends; not used on a lan
+	attach func(*fellows)                            // hands the gateway what it needs of the mesh
+
+	mu      sync.Mutex // guards what is there only once the node has its place
+	fellows *fellows
+}
+
+// fellows is what exists once this node has its identity.
+type fellows struct {
+	id        string
+	cluster   *serf.Cluster
+	client    *mesh.Client
+	verifier  *mesh.Verifier
+	publisher *mesh.Publisher
+	watcher   *mesh.Watcher
+}
+
+// newMembership takes the network's lock and starts nothing. It must be run, or its node closed.
+func newMembership(cfg *config.Config, version string, log *slog.Logger) (*membership, error) {
+	keys, err := mesh.NewKeys(mesh.KeyConfig{Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev, Enforce: cfg.Mesh.SecretEnforce})
+	if err != nil {
+		return nil, err
+	}
+	node, err := tsnode.New(tsnode.Config{
+		Network: cfg.Mesh.Network, Name: cfg.Node.Name, StateDir: cfg.Node.StateDir,
+		APIPort: cfg.API.Port, GossipPort: cfg.Mesh.BindPort, Seeds: cfg.Mesh.Seeds,
+		Host: cfg.API.Host, MDNS: cfg.Mesh.LAN.MDNS,
+		Hostname: cfg.Mesh.Tailnet.Hostname, AuthKey: cfg.Mesh.Tailnet.AuthKey,
+		ControlURL: cfg.Mesh.Tailnet.ControlURL, Tags: cfg.Mesh.Tailnet.Tags,
+		Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &membership{
+		cfg: cfg, version: version, log: log, keys: keys, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
+		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
+	}, nil
+}
+
+// run keeps the node in the mesh until ctx ends. The network outlives gossip, so that a goodbye still leaves.
+func (m *membership) run(ctx context.Context) error {
+	network, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	ended := make(chan error, 1)
+	go func() { ended <- m.node.Run(network) }()
+	select {
+	case <-m.node.Ready():
+	case err := <-ended:
+		return fmt.Errorf("the network ended: %w", err)
+	case <-ctx.Done():
+		hangUp()
+		return <-ended
+	}
+	err := m.live(ctx)
+	hangUp()
+	if down := <-ended; err == nil {
+		err = down
+	}
+	return err
+}
+
+// live is a member's life, from its identity on.
+func (m *membership) live(ctx context.Context) error {
+	f, err := m.meet()
+	if err != nil {
+		return err
+	}
+	defer f.client.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	if m.cfg.Mesh.Network == "tailnet" {
+		l, err := m.node.ListenStream(m.cfg.API.Port)
+		if err != nil {
+			return fmt.Errorf("answering on the tailnet: %w", err)
+		}
+		g.Go(func() error { return m.serve(ctx, l) })
+	}
+	m.mu.Lock()
+	m.fellows = f
+	m.mu.Unlock()
+	m.attach(f)
+	g.Go(func() error { return f.cluster.Run(ctx) })
+	g.Go(func() error { return f.publisher.Run(ctx) })
+	g.Go(func() error { return f.watcher.Run(ctx) })
+	g.Go(func() error { return m.discover(ctx, f) })
+	g.Go(func() error { return m.relay(ctx, f) })
+	return g.Wait()
+}
+
+// meet makes what needs the node's identity.
+func (m *membership) meet() (*fellows, error) {
+	f := &fellows{id: m.node.ID()}
+	signer := mesh.NewSigner(mesh.SignerConfig{ID: f.id, Keys: m.keys})
+	f.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: f.id, Keys: m.keys})
+	f.client = mesh.NewClient(mesh.ClientConfig{Signer: signer, Dial: m.node.DialContext})
+	f.publisher = mesh.NewPublisher(mesh.PublisherConfig{
+		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Log: m.log,
+	})
+	var key, prev []byte
+	if all := m.keys.Gossip(); len(all) > 0 {
+		key = all[0]
+		if len(all) > 1 {
+			prev = all[1]
+		}
+	}
+	var err error
+	f.cluster, err = serf.New(serf.Config{
+		ID: f.id, Name: m.cfg.Node.Name, API: netip.AddrPortFrom(m.node.Addr(), uint16(m.cfg.API.Port)),
+		Version: m.version, Wire: mesh.Wire, Port: m.cfg.Mesh.BindPort, StateDir: filepath.Clean(m.cfg.Node.StateDir),
+		Key: key, Prev: prev, Enforce: serf.Enforce(m.cfg.Mesh.SecretEnforce), Network: m.node, Log: m.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.watcher = mesh.NewWatcher(mesh.WatcherConfig{
+		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
+		Client: f.client, Table: m.table, Log: m.log,
+	})
+	return f, nil
+}
+
+// alive lists the members to follow.
+func alive(c *serf.Cluster) (members []mesh.Member) {
+	for _, s := range c.Members() {
+		if s.State == serf.StateAlive {
+			members = append(members, mesh.Member{ID: s.ID, Name: s.Name, Addr: s.API.String(), Version: s.Version})
+		}
+	}
+	return members
+}
+
+// lookAgain is how often the network is asked for machines that gossip does not know: both halves of a split find each
+// other again by it.
+const lookAgain = time.Minute
+
+// discover joins every machine of the network that may be ours and is no living member.
+func (m *membership) discover(ctx context.Context, f *fellows) error {
+	select {
+	case <-f.cluster.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	soon := time.NewTimer(0)
+	defer soon.Stop()
+	lonely := time.Second
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		case <-soon.C:
+		case <-m.node.Changes():
+		}
+		if missing := m.missing(f.cluster); len(missing) > 0 {
+			if _, err := f.cluster.Join(ctx, missing); err != nil && ctx.Err() == nil {
+				m.log.Debug("not everyone could be met", "error", err)
+			}
+		}
+		// A seed may come up after us: alone, look again sooner, and less and less often.
+		if len(alive(f.cluster)) < 2 {
+			soon.Reset(lonely)
+			lonely = min(lonely*2, lookAgain)
+		} else {
+			lonely = time.Second
+		}
+	}
+}
+
+// missing are the gossip addresses of peers that gossip does not hold for alive.
+func (m *membership) missing(c *serf.Cluster) (addrs []netip.AddrPort) {
+	known := map[netip.AddrPort]bool{}
+	for _, s := range c.Members() {
+		if s.State == serf.StateAlive {
+			known[s.Addr] = true
+		}
+	}
+	for _, p := range m.node.Peers() {
+		for _, ip := range p.Addrs {
+			at := netip.AddrPortFrom(ip, uint16(p.GossipPort))
+			if known[at] {
+				break
+			}
+			addrs = append(addrs, at)
+		}
+	}
+	return addrs
+}
+
+// relay passes news on: gossip's to the watcher and to the network's list of who may be dialled, the engine's to the
+// publisher.
+func (m *membership) relay(ctx context.Context, f *fellows) error {
+	events, cancel := f.cluster.Subscribe()
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-m.news:
+			f.publisher.Changed()
+			continue
+		case _, ok := <-events:
+			if !ok {
+				return nil
+			}
+		}
+		var reachable []netip.Addr
+		for _, s := range f.cluster.Members() {
+			reachable = append(reachable, s.Addr.Addr())
+		}
+		m.node.Admit(reachable...)
+		select {
+		case m.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tell says that this node's capacity may have changed. It never waits.
+func (m *membership) tell() {
+	select {
+	case m.news <- struct{}{}:
+	default:
+	}
+}
+
+// current is what there is of the mesh at this moment, nil before the node has its place.
+func (m *membership) current() *fellows {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.fellows
+}
+
+// hostName is the device's own name on its tailnet, "" on a lan.
+func (m *membership) hostName() string { return m.node.Status().DNSName }

@@ -41,6 +41,7 @@ type Appliance struct {
 	docker  *docker.Runner
 	engine  *engine.Engine
 	mesh    *membership
+	digests *digests
 	gateway *gateway.Gateway
 	handler http.Handler
 
@@ -87,6 +88,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	if a.mesh, err = newMembership(cfg, o.Version, o.Log); err != nil {
 		return nil, err
 	}
+	a.digests = newDigests(a.engine.Snapshot, a.tellMesh)
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -95,6 +97,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		CORS:           gateway.CORSConfig{AllowOrigins: cfg.API.CORS.AllowOrigins, AllowTailnetIPs: cfg.API.CORS.AllowTailnetIPs},
 		SessionHeaders: cfg.Routing.SessionHeaders,
 		QueueMax:       cfg.Routing.QueueMax,
+		Digest:         a.digests.of,
 		StaleAfter:     cfg.Routing.StaleAfter,
 		Trusted:        fromSocket,
 		Log:            o.Log,
@@ -120,6 +123,7 @@ func checkFile(m engine.Model) error {
 func (a *Appliance) Run(ctx context.Context) error {
 	limitMemory(a.log)
 	defer a.docker.Close()
+	defer a.mesh.node.Close()
 	cfg := a.current()
 	unlock, err := lockState(cfg.Node.StateDir)
 	if err != nil {
@@ -140,6 +144,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	for _, s := range servers {
 		running.Go(func() { ended <- s.serve() })
 	}
+	running.Go(func() { a.digests.run(parts) })
 	if a.options.Ready != nil {
 		a.options.Ready(addresses(servers)...)
 	}
@@ -239,6 +244,7 @@ func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
 	if changed {
 		a.engine.Apply(p.models)
 	}
+	a.digests.look() // a file may have been replaced under its name
 	return restart, nil
 }
 

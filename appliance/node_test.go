@@ -229,14 +229,14 @@ func TestTakenPortIsNamed(t *testing.T) {
 func TestWideHostCoversLocal(t *testing.T) {
 	for _, host := range []string{"", "0.0.0.0", "::", "127.0.0.1"} {
 		port := freePort()
-		text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {host: %q, port: %d, local: \"127.0.0.1:%d\"}\nmesh: {network: lan, open: true, lan: {mdns: false}}\nmodels: []\n",
-			t.TempDir(), host, port, port)
+		text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {host: %q, port: %d, local: \"127.0.0.1:%d\"}\nmesh: {network: lan, bind_port: %d, open: true, lan: {mdns: false}}\nmodels: []\n",
+			t.TempDir(), host, port, port, freePort())
 		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		a, err := appliance.New(cfg, appliance.Options{Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) {
+		a, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) {
 			if answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/healthz", port)); err != nil {
 				t.Errorf("host %q: %v", host, err)
 			} else {
@@ -256,14 +256,14 @@ func TestWideHostCoversLocal(t *testing.T) {
 // TestTailnetPagesMayAskWhereTheOwnerSaysSo: the key reaches the gateway.
 func TestTailnetPagesMayAskWhereTheOwnerSaysSo(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
-		text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {local: \"127.0.0.1:%d\", cors: {allow_tailnet_ips: %v}}\nmesh: {open: true}\nmodels: []\n",
-			t.TempDir(), freePort(), allowed)
+		text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {host: 127.0.0.1, port: %d, local: \"\", cors: {allow_tailnet_ips: %v}}\nmesh: {network: lan, bind_port: %d, open: true, lan: {mdns: false}}\nmodels: []\n",
+			t.TempDir(), freePort(), allowed, freePort())
 		cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		a, err := appliance.New(cfg, appliance.Options{Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) {
+		a, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Ready: func(a ...string) {
 			defer cancel()
 			req, _ := http.NewRequest(http.MethodGet, "http://"+a[0]+"/v1/models", nil)
 			req.Header.Set("Origin", "http://100.100.1.2:3000")
@@ -290,7 +290,7 @@ func TestTailnetPagesMayAskWhereTheOwnerSaysSo(t *testing.T) {
 func TestTwoNodesOneState(t *testing.T) {
 	n := newNode(t, "")
 	text := fmt.Sprintf("node: {name: n, state_dir: %q}\napi: {local: \"\"}\nmesh: {open: true}\nmodels: []\n", filepath.Join(n.dir, "state"))
-	if err := runOnce(t, text); err == nil || !strings.Contains(err.Error(), "another node runs") || !strings.Contains(err.Error(), "node.state_dir") {
+	if err := runOnce(t, text); err == nil || !strings.Contains(err.Error(), "another node uses") || !strings.Contains(err.Error(), "node.state_dir") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -302,7 +302,7 @@ func runOnce(t *testing.T, text string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := appliance.New(cfg, appliance.Options{Log: slog.New(slog.DiscardHandler)})
+	a, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

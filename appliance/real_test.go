@@ -57,10 +57,10 @@ func furnish(t *testing.T, models string) (dir string) {
 	text := fmt.Sprintf(`
 node: {name: real, state_dir: %q, drain: 2s}
 api: {host: 127.0.0.1, port: %d, local: ""}
-mesh: {network: lan, open: true, lan: {mdns: false}}
+mesh: {network: lan, bind_port: %d, open: true, lan: {mdns: false}}
 models_dir: %q
 models:
-%s`, filepath.Join(dir, "state"), freePort(), dir, models)
+%s`, filepath.Join(dir, "state"), freePort(), freePort(), dir, models)
 	if err := os.WriteFile(filepath.Join(dir, "viiwork.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -95,10 +95,10 @@ func nodeConfig(engine, dir string) string {
 	return fmt.Sprintf(`
 node: {name: bench, state_dir: %q, drain: 1m}
 api: {host: 127.0.0.1, port: %d, local: ""}
-mesh: {network: lan, open: true, lan: {mdns: false}}
+mesh: {network: lan, bind_port: %d, open: true, lan: {mdns: false}}
 models:
   - {name: m, context: 1048576, parallel: 16, llamacpp: {runner: external, url: %q}}
-`, filepath.Join(dir, "state"), freePort(), engine)
+`, filepath.Join(dir, "state"), freePort(), freePort(), engine)
 }
 
 // freePort is a loopback port nobody listens on at this moment.

@@ -119,7 +119,9 @@ func (a *Appliance) Status() status.Node {
 		Models: []status.Model{}, GPUs: gpuStatus(cards, models), Members: a.members(), Warnings: a.allWarnings(),
 	}
 	for _, m := range models {
-		node.Models = append(node.Models, modelStatus(m))
+		model := modelStatus(m)
+		model.Digest = a.digests.of(m.Model.Name)
+		node.Models = append(node.Models, model)
 	}
 	if a.draining.Load() {
 		node.State = "draining"

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestCommandLine plays testdata/script: the command line as its users see it. Each script finds a fake engine at
-// $ENGINE and a free port in $PORT.
+// $ENGINE, and free ports in $PORT and $GOSSIP.
 func TestCommandLine(t *testing.T) {
 	real, ports := realEngine(), newPorts()
 	testscript.Run(t, testscript.Params{
@@ -48,8 +48,13 @@ func TestCommandLine(t *testing.T) {
 			work := env.WorkDir
 			env.Defer(func() { endEngines(work) })
 			port, err := ports.free()
+			if err != nil {
+				return err
+			}
+			gossip, err := ports.free()
 			env.Setenv("ENGINE", fake.URL())
 			env.Setenv("PORT", strconv.Itoa(port))
+			env.Setenv("GOSSIP", strconv.Itoa(gossip))
 			env.Setenv("REAL", real)
 			return err
 		},

@@ -1,0 +1,186 @@
+package appliance
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"viiwork/engine"
+	"viiwork/engine/gguf"
+)
+
+// A digest is of samples, since reading all of a large model would take minutes at each start. docs/mesh.md describes
+// it: another choice of samples needs another mark.
+const (
+	digestMark    = "v1:"
+	digestEnd     = 1 << 20  // bytes at the beginning of a file, and as many at its end
+	digestBlock   = 64 << 10 // bytes of each sample between them
+	digestBlocks  = 64
+	digestLook    = time.Minute // how often files are looked at for a change
+	digestLargest = 2*digestEnd + digestBlocks*digestBlock
+)
+
+// digests tells the model files of this node from others of the same name. They are worked out beside the node's
+// service, which never waits for them: until then a model's digest is unknown.
+type digests struct {
+	models func() []engine.ModelState
+	news   func()
+	poke   chan struct{} // holds one: the models may be others
+	now    atomic.Pointer[map[string]string]
+	files  map[string]hashed // by path of the first shard; run's own
+}
+
+// hashed is a digest and what its files looked like.
+type hashed struct {
+	shards []string
+	stamp  string
+	digest string
+}
+
+// newDigests makes digests of what models lists; news is called when one has become known or another.
+func newDigests(models func() []engine.ModelState, news func()) *digests {
+	d := &digests{models: models, news: news, poke: make(chan struct{}, 1), files: map[string]hashed{}}
+	d.now.Store(&map[string]string{})
+	return d
+}
+
+// of is the digest of a model's file, "" while it is not known.
+func (d *digests) of(model string) string { return (*d.now.Load())[model] }
+
+// look says that the models may be others. It never waits.
+func (d *digests) look() {
+	select {
+	case d.poke <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the digests until ctx ends.
+func (d *digests) run(ctx context.Context) {
+	again := time.NewTicker(digestLook)
+	defer again.Stop()
+	for {
+		d.update(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		case <-d.poke:
+		}
+	}
+}
+
+// update works out what is missing. A file that cannot be read has no digest: what is wrong with it is the engine's to
+// say.
+func (d *digests) update(ctx context.Context) {
+	files, known := map[string]hashed{}, map[string]string{}
+	for _, m := range d.models() {
+		path := m.Model.Path
+		if path == "" || ctx.Err() != nil {
+			continue
+		}
+		f, err := d.file(ctx, path)
+		if err != nil {
+			continue
+		}
+		files[path], known[m.Model.Name] = f, f.digest
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	d.files = files
+	if !maps.Equal(known, *d.now.Load()) {
+		d.now.Store(&known)
+		d.news()
+	}
+}
+
+func (d *digests) file(ctx context.Context, path string) (hashed, error) {
+	if f, ok := d.files[path]; ok {
+		if stamp, err := stampOf(f.shards); err == nil && stamp == f.stamp {
+			return f, nil
+		}
+	}
+	model, err := gguf.Read(path)
+	if err != nil {
+		return hashed{}, err
+	}
+	before, err := stampOf(model.Shards)
+	if err != nil {
+		return hashed{}, err
+	}
+	digest, err := fileDigest(ctx, model.Shards)
+	if err != nil {
+		return hashed{}, err
+	}
+	if after, err := stampOf(model.Shards); err != nil || after != before {
+		return hashed{}, fmt.Errorf("reading %s: it is being changed", path)
+	}
+	return hashed{slices.Clone(model.Shards), before, digest}, nil
+}
+
+// stampOf changes when one of the files is written or replaced.
+func stampOf(paths []string) (string, error) {
+	var stamp []byte
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return "", err
+		}
+		stamp = fmt.Appendf(stamp, "%d %d;", info.Size(), info.ModTime().UnixNano())
+	}
+	return string(stamp), nil
+}
+
+// fileDigest is the digest of a model in these shards.
+func fileDigest(ctx context.Context, shards []string) (string, error) {
+	sum := sha256.New()
+	for _, path := range shards {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		if err := sample(sum, path); err != nil {
+			return "", fmt.Errorf("reading %s for its digest: %w", path, err)
+		}
+	}
+	return digestMark + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// sample adds a file's size and samples to sum, or all of a small file.
+func sample(sum hash.Hash, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	sum.Write(binary.BigEndian.AppendUint64(nil, uint64(size))) // never fails
+	add := func(from, n int64) {
+		if err == nil {
+			_, err = io.CopyN(sum, io.NewSectionReader(f, from, n), n)
+		}
+	}
+	if size <= digestLargest {
+		add(0, size)
+		return err
+	}
+	add(0, digestEnd)
+	for i := int64(1); i <= digestBlocks; i++ {
+		add((size-digestBlock)/(digestBlocks+1)*i, digestBlock)
+	}
+	add(size-digestEnd, digestEnd)
+	return err
+}

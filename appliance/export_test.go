@@ -1,0 +1,7 @@
+package appliance
+
+// FileDigest is the digest of a model in these shards.
+var FileDigest = fileDigest
+
+// DigestLargest is the largest file that is read whole for its digest.
+const DigestLargest = digestLargest

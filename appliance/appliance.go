@@ -140,7 +140,10 @@ func (a *Appliance) Run(ctx context.Context) error {
 	ended := make(chan error, 2+len(servers))
 	var running sync.WaitGroup
 	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
-	running.Go(func() { ended <- wrap("mesh", a.mesh.run(parts)) })
+	inMesh, leave := context.WithCancel(parts)
+	defer leave()
+	left := make(chan struct{})
+	running.Go(func() { defer close(left); ended <- wrap("mesh", a.mesh.run(inMesh)) })
 	for _, s := range servers {
 		running.Go(func() { ended <- s.serve() })
 	}
@@ -152,10 +155,13 @@ func (a *Appliance) Run(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		a.drainAndClose(servers)
+		a.finish()
 	case err = <-ended:
-		closeAll(servers)
 	}
+	// The goodbye is said while this node still answers; it also ends the streams by which others follow it.
+	leave()
+	<-left
+	closeAll(servers)
 	stop()
 	running.Wait()
 	if err == nil {
@@ -181,8 +187,8 @@ func (a *Appliance) sayDown() {
 	a.log.Info("node is down, its engines run on for the next start ('serve --stop-engines' ends them with the node)", "engines", left)
 }
 
-// drainAndClose lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once.
-func (a *Appliance) drainAndClose(servers []*server) {
+// finish lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once.
+func (a *Appliance) finish() {
 	a.Drain(true)
 	patience := a.current().Node.Drain
 	wait, cancel := context.WithTimeout(context.Background(), patience)
@@ -197,7 +203,6 @@ func (a *Appliance) drainAndClose(servers []*server) {
 		defer done()
 		a.idleWithin(grace) // each stream still gets its error event
 	}
-	closeAll(servers)
 }
 
 // idleWithin waits until no request is in flight; false when ctx or an abort came first.

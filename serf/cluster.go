@@ -132,9 +132,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 // Stop ends Run at once and tells nobody: the others find out by themselves.
 func (c *Cluster) Stop() { c.stopOnce.Do(func() { close(c.stop) }) }
 
-// part ends the library, not before the others know of it unless silent.
+// part ends the library, not before the others know of it unless silent. A goodbye takes a second to spread; a node
+// that is alone has nobody to say it to.
 func (c *Cluster) part(lib *hserf.Serf, silent bool) {
-	if !silent {
+	if !silent && c.company() {
 		if err := lib.Leave(); err != nil {
 			c.log.Debug("taking leave of the mesh", "err", err)
 		}
@@ -142,6 +143,17 @@ func (c *Cluster) part(lib *hserf.Serf, silent bool) {
 	if err := lib.Shutdown(); err != nil {
 		c.log.Debug("stopping gossip", "err", err)
 	}
+}
+
+// company reports whether anyone else is alive.
+func (c *Cluster) company() bool {
+	alive := 0
+	for _, m := range c.Members() {
+		if m.State == StateAlive {
+			alive++
+		}
+	}
+	return alive > 1
 }
 
 // close is the end of Run: no members, no more events.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,8 +84,8 @@ func versionLine(text string) string {
 }
 
 type demoModel struct {
-	name, path, text string
-	context          int
+	path, text string
+	context    int
 }
 
 // demoContext is enough for a chat and small enough for any machine's memory.
@@ -102,7 +101,7 @@ func (c *cli) findModel(named, dir string) (demoModel, error) {
 		if err := enginetest.WriteGGUF(path, enginetest.GGUFOptions{}); err != nil {
 			return demoModel{}, fmt.Errorf("writing a tiny model: %w: choose another place with --dir", err)
 		}
-		return demoModel{"demo", path, "a tiny one with random weights: its answers are random letters (a real one: --model FILE.gguf)", demoContext}, nil
+		return demoModel{path, "a tiny one with random weights: its answers are random letters (a real one: --model FILE.gguf)", demoContext}, nil
 	}
 	path, err := filepath.Abs(named)
 	if err != nil {
@@ -112,26 +111,9 @@ func (c *cli) findModel(named, dir string) (demoModel, error) {
 	if err != nil {
 		return demoModel{}, err
 	}
-	name := modelName(path)
-	if name == "" {
-		return demoModel{}, errors.New("the model's file name has no letter in it: rename it")
-	}
 	context := demoContext
 	if file.Context > 0 {
 		context = min(context, file.Context)
 	}
-	return demoModel{name, path, path, context}, nil
-}
-
-// modelName makes a name that needs no quoting in a shell out of a file's.
-func modelName(path string) string {
-	base := strings.TrimSuffix(filepath.Base(path), ".gguf")
-	safe := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
-			return r
-		}
-		return '-'
-	}, base)
-	return strings.Trim(safe, "-.")
+	return demoModel{path, path, context}, nil
 }

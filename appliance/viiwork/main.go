@@ -1,8 +1,8 @@
-// Command viiwork runs one node and looks at it: the models of this machine's graphics cards behind one OpenAI- and
-// Anthropic-style address.
+// Command viiwork runs one node of a mesh and looks at it, or at all of them: the models of many machines' graphics cards
+// behind one OpenAI- and Anthropic-style address.
 //
-// Each verb is one file and a thin shell over a package: serve and demo over the appliance, doctor over setup, the
-// rest over the running node's socket. Nothing here decides anything a package could decide.
+// Each verb is a thin shell over a package: serve over the appliance, doctor over setup, demo over serve in processes of
+// their own, the rest over the running node's socket. Nothing here decides anything a package could decide.
 package main
 
 import (

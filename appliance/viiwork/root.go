@@ -7,9 +7,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `viiwork runs llama.cpp on this machine's graphics cards and answers OpenAI- and Anthropic-style requests.
+const rootHelp = `viiwork runs llama.cpp on machines' graphics cards and answers OpenAI- and Anthropic-style requests.
 
-One machine, one file (viiwork.yaml), one node ('viiwork serve'). To see it work without any of that: 'viiwork demo'.
+Each machine has one file (viiwork.yaml) and runs one node ('viiwork serve'); the nodes find each other and answer for
+each other. To see it work without any of that: 'viiwork demo'.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 the node is not running, 4 refused.
 The configuration is --config, else $VIIWORK_CONFIG, else ./viiwork.yaml, else /etc/viiwork/viiwork.yaml.
@@ -19,7 +20,7 @@ NO_COLOR=1 switches emphasis off. Nothing here asks a question without a termina
 func (c *cli) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "viiwork",
-		Short:             "this machine's models behind one OpenAI-style address",
+		Short:             "models of many machines behind one OpenAI-style address",
 		Long:              rootHelp,
 		Args:              cobra.ArbitraryArgs, // or cobra words the error about an unknown verb itself
 		RunE:              needVerb,
@@ -41,6 +42,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.demoCommand(),
 		c.statusCommand(), c.modelsCommand(), c.logsCommand(), c.drainCommand(),
+		c.joinCodeCommand(),
 		c.configCommand(), c.doctorCommand(),
 		c.versionCommand(), c.completionCommand(), c.manCommand(),
 	)

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"viiwork/appliance"
+	"viiwork/appliance/mesh"
 	viiwork "viiwork/appliance/viiwork"
 	"viiwork/engine/enginetest"
 )
@@ -36,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestCommandLine plays testdata/script: the command line as its users see it. Each script finds a fake engine at
-// $ENGINE, and free ports in $PORT and $GOSSIP.
+// $ENGINE, and free ports in $PORT, with two more after it, and $GOSSIP.
 func TestCommandLine(t *testing.T) {
 	real, ports := realEngine(), newPorts()
 	testscript.Run(t, testscript.Params{
@@ -77,6 +79,8 @@ func TestCommandLine(t *testing.T) {
 			"hold":     hold,
 			"empty":    empty,
 			"engines":  engines,
+			"gone":     gone,
+			"joincode": joinCode,
 		},
 	})
 }
@@ -100,18 +104,33 @@ type ports struct {
 	next int
 }
 
-func newPorts() *ports { return &ports{next: 20000 + rand.IntN(10000)} }
+func newPorts() *ports { return &ports{next: 20000 + rand.IntN(9000)} }
+
+// perScript is the ports of a script: a demo takes three.
+const perScript = 3
 
 func (p *ports) free() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for range 1000 {
-		p.next++
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.next)); err == nil {
-			return p.next, l.Close()
+		first := p.next
+		p.next += perScript
+		if allFree(first) {
+			return first, nil
 		}
 	}
-	return 0, errors.New("no free port among a thousand")
+	return 0, errors.New("no free ports among three thousand")
+}
+
+func allFree(first int) bool {
+	for port := first; port < first+perScript; port++ {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			return false
+		}
+		l.Close()
+	}
+	return true
 }
 
 // exits CODE COMMAND…: runs it and compares its exit code.
@@ -161,6 +180,7 @@ func ask(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := io.ReadAll(resp.Body)
 	ts.Check(err)
 	fmt.Fprintf(ts.Stdout(), "%s %s\n", resp.Status, text)
+	fmt.Fprintf(ts.Stdout(), "node=%s origin=%s\n", resp.Header.Get("X-Viiwork-Node"), resp.Header.Get("X-Viiwork-Origin"))
 }
 
 // retry PATTERN COMMAND…: until what it prints matches.
@@ -228,6 +248,14 @@ func writeGGUF(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(enginetest.WriteGGUF(ts.MkAbs(args[0]), enginetest.GGUFOptions{}))
 }
 
+// joincode FILE: what the code in it says.
+func joinCode(ts *testscript.TestScript, _ bool, args []string) {
+	code, err := mesh.ParseJoinCode(ts.ReadFile(args[0]))
+	ts.Check(err)
+	fmt.Fprintf(ts.Stdout(), "network=%s control=%s addresses=%v secret=%s\n",
+		code.Network, code.ControlURL, code.Addresses, base64.StdEncoding.EncodeToString(code.Secret))
+}
+
 // hold PORT: takes a port for the rest of the script.
 func hold(ts *testscript.TestScript, _ bool, args []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:"+args[0])
@@ -259,6 +287,16 @@ func engines(ts *testscript.TestScript, neg bool, _ []string) {
 	if pids := enginesBelow(ts.Getenv("WORK")); (len(pids) == 0) != neg {
 		ts.Fatalf("engines that run: %v", pids)
 	}
+}
+
+// gone: waits until no engine of this script runs.
+func gone(ts *testscript.TestScript, _ bool, _ []string) {
+	until(ts, "the end of the engines", func() error {
+		if pids := enginesBelow(ts.Getenv("WORK")); len(pids) > 0 {
+			return fmt.Errorf("engines that run: %v", pids)
+		}
+		return nil
+	})
 }
 
 // enginesBelow finds the processes that were started with a key file below dir.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -22,21 +23,23 @@ Engines are left running for the next start, which adopts them without loading a
 SIGHUP: read the configuration again; models that did not change are not touched. A file with a fault changes nothing.`
 
 func (c *cli) serveCommand() *cobra.Command {
-	var stopEngines bool
+	var stopEngines, untilEOF bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "run the node in the foreground",
 		Long:  serveHelp,
 		Args:  exactly(0, takesNone),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.serve(cmd.Context(), stopEngines)
+			return c.serve(cmd.Context(), stopEngines, untilEOF)
 		},
 	}
 	cmd.Flags().BoolVar(&stopEngines, "stop-engines", false, "end the engines with the node")
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "end as by SIGTERM when standard input ends")
+	_ = cmd.Flags().MarkHidden("until-eof") // for programs that start nodes, such as the demo
 	return cmd
 }
 
-func (c *cli) serve(ctx context.Context, stopEngines bool) error {
+func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 	cfg, path, err := c.load()
 	if err != nil {
 		return err
@@ -46,6 +49,12 @@ func (c *cli) serve(ctx context.Context, stopEngines bool) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
+	if untilEOF {
+		go func() {
+			_, _ = io.Copy(io.Discard, c.In) // not to be interrupted: it ends with the process at the latest
+			signals <- syscall.SIGTERM
+		}()
+	}
 	node, err := appliance.New(cfg, appliance.Options{Version: thisRelease().Version, StopEngines: stopEngines, Log: log})
 	if err != nil {
 		return err

@@ -15,7 +15,8 @@ func (c *cli) statusCommand() *cobra.Command {
 		use:   "status",
 		short: "show the running node: its models, their engines, what is wrong",
 		path:  "/v1/status",
-		all:   "show all nodes",
+		all:   "show all nodes, and which models they have",
+		mesh:  drawing(meshPath, drawCluster),
 	}, drawStatus)
 }
 
@@ -42,7 +43,12 @@ func drawStatus(s status.Node, bold bool) *bytes.Buffer {
 	if len(broken) > 0 {
 		fmt.Fprintf(out, "\n%s\n", strings.Join(broken, "\n"))
 	}
-	for i, w := range s.Warnings {
+	drawWarnings(out, s.Warnings, bold)
+	return out
+}
+
+func drawWarnings(out *bytes.Buffer, warnings []status.Warning, bold bool) {
+	for i, w := range warnings {
 		if i == 0 {
 			fmt.Fprintln(out)
 		}
@@ -52,7 +58,6 @@ func drawStatus(s status.Node, bold bool) *bytes.Buffer {
 		}
 		fmt.Fprintln(out)
 	}
-	return out
 }
 
 // stateWord is a backend's state with what is known of its progress and its past.

@@ -2,15 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 
 	"github.com/spf13/cobra"
 )
+
+// meshPath is the document of the whole mesh that --mesh --json prints, whichever verb it is asked of.
+const meshPath = "/v1/cluster"
 
 // view is a verb that shows a document of the running node, drawn for people or with --json as the node says it.
 type view struct {
 	use, short string
 	path       string // of the document
-	all        string // what --mesh will show once there is a mesh
+	all        string // what --mesh shows
+
+	// mesh draws what --mesh shows.
+	mesh func(ctx context.Context, n *node, bold bool) (*bytes.Buffer, error)
 }
 
 // viewCommand makes the verb; draw turns the document, decoded into a T, into a page.
@@ -25,20 +32,35 @@ func viewCommand[T any](c *cli, v view, draw func(T, bool) *bytes.Buffer) *cobra
 			if err != nil {
 				return err
 			}
-			if mesh {
-				c.note("this version knows one node, this one: the mesh is not built yet")
+			drawn := v.mesh
+			if !mesh {
+				drawn = drawing(v.path, draw)
+			}
+			if asJSON && mesh {
+				return c.relay(cmd.Context(), n, meshPath)
 			}
 			if asJSON {
 				return c.relay(cmd.Context(), n, v.path)
 			}
-			var document T
-			if err := n.get(cmd.Context(), v.path, &document); err != nil {
+			page, err := drawn(cmd.Context(), n, c.bold())
+			if err != nil {
 				return err
 			}
-			return c.print(draw(document, c.bold()))
+			return c.print(page)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as GET "+v.path+" answers")
-	cmd.Flags().BoolVar(&mesh, "mesh", false, v.all+" (this version runs one)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as GET "+v.path+" answers, with --mesh as GET "+meshPath+" does")
+	cmd.Flags().BoolVar(&mesh, "mesh", false, v.all)
 	return cmd
+}
+
+// drawing fetches the document at path and draws it.
+func drawing[T any](path string, draw func(T, bool) *bytes.Buffer) func(context.Context, *node, bool) (*bytes.Buffer, error) {
+	return func(ctx context.Context, n *node, bold bool) (*bytes.Buffer, error) {
+		var document T
+		if err := n.get(ctx, path, &document); err != nil {
+			return nil, err
+		}
+		return draw(document, bold), nil
+	}
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"viiwork/appliance/status"
+)
+
+// drawCluster is the page of viiwork status --mesh: the mesh as the node that was asked sees it.
+func drawCluster(all status.Cluster, bold bool) *bytes.Buffer {
+	out := new(bytes.Buffer)
+	members := table{bold: bold, head: []string{"NODE", "STATE", "VERSION", "ADDRESS", "HEARD"}}
+	for i, m := range all.Members {
+		heard := heardWord(m.AgeMS)
+		if i == 0 {
+			heard = "this node"
+		}
+		members.add(m.Name, m.State, orDash(m.Version), orDash(m.Addr), heard)
+	}
+	members.draw(out)
+	out.WriteByte('\n')
+	if len(all.Models) == 0 {
+		out.WriteString("no models in the mesh: list some under 'models' in a node's configuration\n")
+	} else {
+		models := table{bold: bold, head: []string{"MODEL", "HOSTS"}}
+		for _, m := range all.Models {
+			models.add(m.Name, strings.Join(m.Hosts, ", "))
+		}
+		models.draw(out)
+	}
+	drawWarnings(out, all.Warnings, bold)
+	return out
+}
+
+// heardWord is how long ago a node spoke; a negative age means never.
+func heardWord(ms int64) string {
+	switch age := time.Duration(ms) * time.Millisecond; {
+	case ms < 0:
+		return "never"
+	case age < time.Minute:
+		return fmt.Sprintf("%.1f s ago", age.Seconds())
+	default:
+		return age.Truncate(time.Second).String() + " ago"
+	}
+}

@@ -5,26 +5,31 @@ GO      ?= go
 BIN     := bin/viiwork
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
+# Leaves the tailnet library's listener for files and the like out, which it opens on all of the host's addresses.
+TAGS    := ts_omit_peerapiserver
 # Our own packages are tested with the race detector, which needs cgo and gcc; the product is built without.
 TESTFLAGS ?= -race -timeout 20m
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build test lint bench images fmt clean
+.PHONY: help run build test test-headscale lint bench images fmt clean
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-run: build ## a demo node on a real engine, with a line to try
+run: build ## a demo mesh on real engines, with lines to try
 	.ci/with-services $(BIN) demo $(DEMOFLAGS)
 
 build: ## the program, without cgo, as bin/viiwork
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./appliance/viiwork
+	CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(BIN) ./appliance/viiwork
 
 test: ## all tests, raced, on real engines and a real Docker daemon
 	.ci/with-services $(GO) test $(TESTFLAGS) ./...
 
+test-headscale: ## the tailnet's tests on a real Headscale, built the first time; where it cannot be had they skip
+	.ci/headscale $(GO) test $(TESTFLAGS) -count=1 -v -run Headscale ./tsnode ./appliance
+
 lint: ## gofmt, go vet, staticcheck
-	@bad=$$(gofmt -l appliance engine images); [ -z "$$bad" ] || { echo "not gofmt'ed: $$bad"; exit 1; }
+	@bad=$$(gofmt -l appliance engine images serf tsnode); [ -z "$$bad" ] || { echo "not gofmt'ed: $$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
@@ -35,7 +40,7 @@ images: ## the CPU engine image viiwork-engine:cpu
 	.ci/with-services true
 
 fmt: ## gofmt
-	gofmt -w appliance engine images
+	gofmt -w appliance engine images serf tsnode
 
 clean: ## removes what build made; caches stay
 	rm -rf bin

@@ -74,7 +74,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		},
 		Dialect:   llama.New(nil),
 		Health:    engine.HealthConfig{Interval: cfg.Health.Interval, Stall: cfg.Health.Stall, MaxRespawns: cfg.Health.MaxRespawns},
-		QueueMax:  cfg.Routing.QueueMax,
+		QueueMax:  queueMax(cfg),
 		Placed:    gpu.Placed,
 		CheckFile: checkFile,
 		Changed:   a.tellMesh,
@@ -96,7 +96,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Hosts:          cfg.API.Hosts,
 		CORS:           gateway.CORSConfig{AllowOrigins: cfg.API.CORS.AllowOrigins, AllowTailnetIPs: cfg.API.CORS.AllowTailnetIPs},
 		SessionHeaders: cfg.Routing.SessionHeaders,
-		QueueMax:       cfg.Routing.QueueMax,
+		QueueMax:       queueMax(cfg),
 		Digest:         a.digests.of,
 		StaleAfter:     cfg.Routing.StaleAfter,
 		Trusted:        fromSocket,
@@ -108,6 +108,14 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, HostName: a.mesh.hostName})
 	}
 	return a, nil
+}
+
+// queueMax is routing.queue_max for the parts, in whose configurations 0 is the default.
+func queueMax(cfg *config.Config) int {
+	if cfg.Routing.QueueMax == 0 {
+		return -1
+	}
+	return cfg.Routing.QueueMax
 }
 
 // checkFile names what is wrong with a model file, or with what is asked of it, before an engine is started on it.

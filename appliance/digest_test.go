@@ -104,7 +104,7 @@ func TestStatusTellsTheDigest(t *testing.T) {
 api: {port: %d, host: 127.0.0.1, local: ""}
 mesh: {network: lan, open: true, bind_port: %d, lan: {mdns: false}}
 models: [{name: m, path: %q, llamacpp: {runner: native, binary: /nonexistent/llama-server}}]
-`, dir, freePort(t), freePort(t), path)
+`, dir, freePort(), freePort(), path)
 	cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -164,6 +164,23 @@ func TestAcquireErrors(t *testing.T) {
 	})
 }
 
+func TestNobodyWaitsWhereNoneMay(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, func(c *engine.Config) { c.QueueMax = -1 })
+		m := h.model("m", 1, 1)
+		h.Apply([]engine.Model{m})
+		h.run(m)
+		pass(2 * time.Second)
+		l := h.acquire(engine.Request{Model: "m"})
+		if _, err := h.Acquire(t.Context(), engine.Request{Model: "m"}); !errors.Is(err, engine.ErrLineFull) {
+			t.Errorf("got %v, want ErrLineFull", err)
+		}
+		l.Release()
+		pass(time.Second)
+		h.acquire(engine.Request{Model: "m"}).Release()
+	})
+}
+
 func TestDrainGrantsNothingAndWaitsForTheHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t)

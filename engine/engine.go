@@ -19,7 +19,7 @@ type Config struct {
 	Runners  map[RunnerKind]Runner
 	Dialect  Dialect
 	Health   HealthConfig
-	QueueMax int // waiters per model; 0 = 64
+	QueueMax int // waiters per model; 0 = 64, negative = none may wait
 	// Placed tells whether processes sit on their cards; nil = cannot be known here.
 	Placed func(ctx context.Context, pids []int, gpus []int, accel Accel) Placement
 	// CheckFile reads a model's file before an engine does and says what is wrong with it, or with what the model's
@@ -76,7 +76,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.StateDir = dir
 	}
 	cfg.Health = cfg.Health.withDefaults()
-	if cfg.QueueMax <= 0 {
+	if cfg.QueueMax == 0 {
 		cfg.QueueMax = 64
 	}
 	if cfg.Changed == nil {

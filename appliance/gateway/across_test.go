@@ -119,6 +119,19 @@ func TestTheLineOfAnEntryIsBounded(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsAtAnEntryWhereNoneMay, not even the first in line; what finds a free slot is served.
+func TestNobodyWaitsAtAnEntryWhereNoneMay(t *testing.T) {
+	t.Parallel()
+	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 20})
+	fl := newFleet(t, nil, spec{change: func(c *gateway.Config) { c.QueueMax = -1 }}, spec{models: model("m", 1, f.URL())})
+	a := fl.peers[0]
+	gone := a.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")
+	defer gone()
+	a.row("busy", "generating")
+	a.seesFree("id-b", "m", 0)
+	wantError(t, a.post("/v1/chat/completions", chat("m", "hi", "")), false, 429, "rate_limit_error", "queue_full")
+}
+
 // TestAClientThatLeavesFreesTheMembersEngine: in the entry's line, in the member's prefill and in its generation.
 func TestAClientThatLeavesFreesTheMembersEngine(t *testing.T) {
 	t.Parallel()

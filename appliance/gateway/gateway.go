@@ -35,7 +35,7 @@ type Config struct {
 	Log     *slog.Logger     // nil = silent
 	Now     func() time.Time // nil = time.Now
 
-	QueueMax   int           // requests of one model that wait at this entry for a slot anywhere in the mesh; 0 = 64
+	QueueMax   int           // requests of one model that wait at this entry for a slot anywhere in the mesh; 0 = 64, negative = none may wait
 	StaleAfter time.Duration // how long a member's word is believed, to be shown; 0 = 3 s
 	// Digest tells a model file's digest, "" = unknown; nil = all are.
 	Digest func(model string) string
@@ -77,7 +77,7 @@ func New(cfg Config) *Gateway {
 	if cfg.KeepAlive <= 0 {
 		cfg.KeepAlive = keepEvery
 	}
-	if cfg.QueueMax <= 0 {
+	if cfg.QueueMax == 0 {
 		cfg.QueueMax = 64
 	}
 	if cfg.StaleAfter <= 0 {

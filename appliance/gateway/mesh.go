@@ -35,6 +35,14 @@ func (g *Gateway) members() []mesh.NodeState {
 	return nil
 }
 
+// membersChanged is closed once members gives something else; while the node is alone, never.
+func (g *Gateway) membersChanged() <-chan struct{} {
+	if m := g.joined.Load(); m != nil {
+		return m.Table.Changed()
+	}
+	return nil
+}
+
 // elsewhere tells whether another node has the model, or had it when it last spoke.
 func (g *Gateway) elsewhere(model string) bool {
 	return slices.ContainsFunc(g.members(), func(n mesh.NodeState) bool { return slices.Contains(n.Known, model) })

@@ -13,9 +13,9 @@ import (
 	"viiwork/engine"
 )
 
-// lookEvery is how often the first of a line looks whether a member has told of a free slot, or has become stale, which
-// nobody tells.
-const lookEvery = 20 * time.Millisecond
+// lookEvery is how often the first of a line looks without a word from a member, for what nobody tells: that one has
+// become stale, or that a forward to it is old enough to be in its report.
+const lookEvery = 50 * time.Millisecond
 
 var (
 	errNobody = errors.New("no node can take the request now or soon")
@@ -107,6 +107,7 @@ func (k *call) look(ctx context.Context, p *place) (seat, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for waited := false; ; waited = true {
+		changed := k.g.membersChanged()
 		plan, to, arrived := k.pick()
 		switch {
 		case plan == (route.Plan{}):
@@ -121,6 +122,9 @@ func (k *call) look(ctx context.Context, p *place) (seat, error) {
 			if lease, err := k.g.cfg.Engine.Acquire(k.ctx, k.wish(true)); err == nil {
 				return seat{lease: lease, waited: waited}, nil
 			} // somebody was quicker
+		}
+		if k.g.cfg.QueueMax < 0 {
+			return seat{}, engine.ErrLineFull
 		}
 		k.g.queues.block(p)
 		if n, ok := k.here(); ok && n.Serves() && k.host == "" {
@@ -137,6 +141,7 @@ func (k *call) look(ctx context.Context, p *place) (seat, error) {
 			if !pause(ctx, lookEvery) {
 				return seat{}, context.Cause(ctx)
 			}
+		case <-changed:
 		case <-tick.C:
 		case <-ctx.Done():
 			return seat{}, context.Cause(ctx)

@@ -21,6 +21,7 @@ type Table struct {
 
 	mu      sync.Mutex // of writers
 	records atomic.Pointer[[]*record]
+	changed chan struct{} // closed by the next change; nil while nobody waits for one
 }
 
 // record is one member. It is never changed, only replaced.
@@ -63,6 +64,26 @@ func NewTable(stale time.Duration) *Table {
 	t := &Table{stale: stale}
 	t.records.Store(&[]*record{})
 	return t
+}
+
+// Changed is closed once the table is not what it is now: a member has spoken, was marked, came or went. That one has
+// become stale is not told, since nothing happens then. Ask before taking the Snapshot, and anew after each change.
+func (t *Table) Changed() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.changed == nil {
+		t.changed = make(chan struct{})
+	}
+	return t.changed
+}
+
+// publish makes records what everybody reads. It wants the lock held.
+func (t *Table) publish(records []*record) {
+	t.records.Store(&records)
+	if t.changed != nil {
+		close(t.changed)
+		t.changed = nil
+	}
 }
 
 // Snapshot tells how all members stand, by name. What its states point to is shared and must not be changed.
@@ -193,7 +214,7 @@ func (t *Table) change(id string, edit func(*record) bool) {
 	}
 	records = slices.Clone(records)
 	records[i] = &r
-	t.records.Store(&records)
+	t.publish(records)
 }
 
 // sync makes the table hold the members that gossip has, and those it has lost as long as they still speak: gossip may
@@ -227,5 +248,5 @@ func (t *Table) sync(members map[string]Member) {
 		}
 		return strings.Compare(a.member.ID, b.member.ID)
 	})
-	t.records.Store(&records)
+	t.publish(records)
 }

@@ -71,6 +71,59 @@ func TestChangesArriveAtOnceAndTogether(t *testing.T) {
 	})
 }
 
+func TestEveryWaiterIsWokenByAMembersWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t, nil)
+		time.Sleep(1500 * time.Millisecond)
+		woken := make(chan time.Duration)
+		began := time.Now()
+		for range 3 {
+			go func() {
+				for {
+					changed := a.table.Changed()
+					if a.free(b.ID) == 1 {
+						woken <- time.Since(began)
+						return
+					}
+					<-changed
+				}
+			}()
+		}
+		synctest.Wait()
+		b.set(capacity(1))
+		for range 3 {
+			if after := <-woken; after > 40*time.Millisecond {
+				t.Errorf("woken after %v, and so by something else", after)
+			}
+		}
+	})
+}
+
+func TestARefusalWakesWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t, nil)
+		time.Sleep(1500 * time.Millisecond)
+		changed := a.table.Changed()
+		a.table.MarkFull("nobody", "m") // changes nothing
+		select {
+		case <-changed:
+			t.Fatal("woken for nothing")
+		default:
+		}
+		a.table.MarkFull(b.ID, "m")
+		select {
+		case <-changed:
+		default:
+			t.Fatal("not woken")
+		}
+		select {
+		case <-a.table.Changed():
+			t.Fatal("woken twice for one change")
+		default:
+		}
+	})
+}
+
 func TestUnchangedCapacityBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := pair(t, nil)

@@ -83,8 +83,8 @@ func checkPorts(cfg *config.Config, env Probe, running bool) []Check {
 			checks = append(checks, fault(Fail, id, [3]string{addr + " cannot be listened on", err.Error(), "correct api.host, api.port and api.local"}))
 		}
 	}
-	if len(checks) == 0 {
-		checks = append(checks, fault(Warn, "port", [3]string{"the node listens nowhere but on its socket", "api.local is empty and the tailnet is not built yet", "set api.local: 127.0.0.1:8086"}))
+	if len(checks) == 0 { // on a tailnet only: a lan always has its address
+		checks = append(checks, fault(Warn, "port", [3]string{"programs of this machine reach the node by its socket only", "api.local is empty, and the tailnet's addresses are not this machine's own", "set api.local: 127.0.0.1:8086, unless it is meant so"}))
 	}
 	return checks
 }

@@ -105,7 +105,7 @@ func mayImport(room, own string, test bool) bool {
 	if room == "appliance/viiwork" || room == own {
 		return true
 	}
-	if own == "engine/enginetest" || own == "tsnode/localcontrol" {
+	if own == "engine/enginetest" || own == "tsnode/localcontrol" || own == "tsnode/headscaletest" {
 		return test
 	}
 	allowed := arrows[room]

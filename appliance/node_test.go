@@ -35,10 +35,11 @@ type node struct {
 // newNode starts a node whose model m is served by a fake engine, with extra lines of configuration.
 func newNode(t *testing.T, extra string) *node {
 	t.Helper()
-	// Checked last, when node, engine and clients have ended.
+	// Checked last, when node, engine and clients have ended. Gossip that has been stopped finishes the probe it is at.
+	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		goleak.VerifyNone(t)
+		goleak.VerifyNone(t, before)
 	})
 	n := &node{dir: t.TempDir(), ended: make(chan error, 1)}
 	n.fake = enginetest.New(enginetest.Options{Slots: 2, Model: "m", Context: 1 << 16, DecodeTPS: 200, ReplyTokens: 1 << 20})

@@ -45,7 +45,7 @@ func play(role string, args []string) error {
 		}
 		return serve(ctx, cfg, false)
 	case "serve", "serve-killed":
-		cfg, err := config.Load(args[0], nil)
+		cfg, err := config.Load(args[0], os.Environ())
 		if err != nil {
 			return err
 		}

@@ -18,9 +18,11 @@ import (
 const (
 	// memberStall is how long a member that answers may send nothing. It owes a keep-alive every 10 s.
 	memberStall = 30 * time.Second
-	// maxBounces is how often one member may refuse a request for want of a slot, each time after a report that it has
-	// one.
-	maxBounces = 3
+	// freeBounces is how often a member may refuse a request for want of a slot, each time after a report that it has
+	// one, before it is asked less often. Of several entries that see one slot free all but one are refused, so it is
+	// no fault; but a member that tells of slots and never gives one must not be sent the request without end.
+	freeBounces              = 3
+	firstHoldOff, maxHoldOff = 50 * time.Millisecond, time.Second
 	// headRefused is what a member sets on a 403 that is about us, not about the client.
 	headRefused = "X-Viiwork-Refused"
 	headTask    = "X-Viiwork-Task"
@@ -161,12 +163,7 @@ func (k *call) turnedDown(m mesh.Member, resp *http.Response) (again bool, err e
 		return false, e
 	case e.Status == http.StatusTooManyRequests:
 		k.markFull(m)
-		if k.bounces == nil {
-			k.bounces = map[string]int{}
-		}
-		if k.bounces[m.ID]++; k.bounces[m.ID] >= maxBounces {
-			k.tried = append(k.tried, m.ID)
-		}
+		k.bounce(m)
 		return true, e
 	case resp.Header.Get(headRefused) != "":
 		e = &Error{Status: http.StatusServiceUnavailable, Code: "member_refused", RetryAfter: 5 * time.Second,
@@ -178,6 +175,24 @@ func (k *call) turnedDown(m mesh.Member, resp *http.Response) (again bool, err e
 	}
 	k.passOver(m)
 	return true, e
+}
+
+// bounces is how a member has refused a request for want of a slot.
+type bounces struct {
+	n     int
+	until time.Time // it counts as full for the request
+}
+
+// bounce notes that the member has refused the request for want of a slot. The request goes on waiting.
+func (k *call) bounce(m mesh.Member) {
+	if k.bounced == nil {
+		k.bounced = map[string]bounces{}
+	}
+	b := k.bounced[m.ID]
+	if b.n++; b.n > freeBounces {
+		b.until = time.Now().Add(min(firstHoldOff<<min(b.n-freeBounces-1, 10), maxHoldOff))
+	}
+	k.bounced[m.ID] = b
 }
 
 // memberLost is a member that ended or lost its answer before it was complete.

@@ -274,7 +274,9 @@ type rogue struct {
 
 	mu     sync.Mutex
 	seen   int
+	told   int // how often its capacity had news
 	answer http.HandlerFunc
+	poke   func()
 }
 
 func newRogue(t testing.TB, slots int, model string, answer http.HandlerFunc) *rogue {
@@ -286,8 +288,11 @@ func newRogueNamed(t testing.TB, name string, slots int, model string, answer ht
 	r := &rogue{Member: mesh.Member{ID: "id-" + name, Name: name, Addr: h.Addr().String(), Version: "test"}, host: h, answer: answer}
 	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: r.ID, Keys: meshKeys(t, meshSecret)})
 	publisher := mesh.NewPublisher(mesh.PublisherConfig{ID: r.ID, Name: r.Name, Version: "test", Verifier: verifier, Source: func() mesh.Report {
-		return mesh.Report{Models: []mesh.Model{{Name: model, Context: 4096, Backends: []mesh.Backend{{ID: "r#0", Slots: slots, Free: slots, Ready: true}}}}}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return mesh.Report{Models: []mesh.Model{{Name: model, Context: 4096, Waiting: r.told, Backends: []mesh.Backend{{ID: "r#0", Slots: slots, Free: slots, Ready: true}}}}}
 	}})
+	r.poke = publisher.Changed
 	mux := http.NewServeMux()
 	mux.Handle("/v1/capacity", publisher)
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
@@ -316,6 +321,14 @@ func (r *rogue) says(answer http.HandlerFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
+}
+
+// news makes it tell its capacity again at once, as if it had changed.
+func (r *rogue) news() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told++
+	r.poke()
 }
 
 func dialLoopback(ctx context.Context, network, addr string) (net.Conn, error) {

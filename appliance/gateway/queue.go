@@ -45,7 +45,8 @@ type place struct {
 
 func newQueues(max int) *queues { return &queues{max: max, lines: map[lineKey]*line{}} }
 
-// join takes the last place in a line; with the ticket of an earlier place, the one it had. 0 = a new ticket.
+// join takes the last place in a line; with the ticket of an earlier place, the one it had, even where the line is full
+// by now: who was promised a slot and did not get it is not sent away for those who came later. 0 = a new ticket.
 func (q *queues) join(key lineKey, ticket uint64) (*place, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +55,7 @@ func (q *queues) join(key lineKey, ticket uint64) (*place, error) {
 		l = &line{}
 		q.lines[key] = l
 	}
-	if l.blocked && len(l.places) >= q.max {
+	if ticket == 0 && l.blocked && len(l.places) >= q.max {
 		return nil, engine.ErrLineFull
 	}
 	if ticket == 0 {

@@ -2,10 +2,13 @@ package gateway_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"viiwork/appliance/gateway"
 	"viiwork/appliance/mesh"
@@ -94,14 +97,38 @@ func TestARequestThatBreaksMembersIsHandedToTwoAtMost(t *testing.T) {
 	}
 }
 
-// TestAMemberThatAlwaysRefusesIsNotAskedForEver, whatever it tells of free slots.
-func TestAMemberThatAlwaysRefusesIsNotAskedForEver(t *testing.T) {
+// TestAMemberThatAlwaysRefusesIsAskedLessAndLess, whatever it tells of free slots, and however often.
+func TestAMemberThatAlwaysRefusesIsAskedLessAndLess(t *testing.T) {
 	t.Parallel()
-	r := newRogue(t, 8, "m", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) })
-	fl := newFleet(t, []mesh.Member{r.Member}, spec{change: patient})
-	got := fl.peers[0].post("/v1/chat/completions", chat("m", "hi", ""))
-	if got.status != 429 || r.asked() != 3 {
-		t.Errorf("%d after %d requests", got.status, r.asked())
+	r := newRogue(t, 8, "m", nil)
+	r.says(func(w http.ResponseWriter, _ *http.Request) { r.news(); w.WriteHeader(429) })
+	fl := newFleet(t, []mesh.Member{r.Member}, spec{change: func(c *gateway.Config) { c.QueueTimeout = 2 * time.Second }})
+	wantError(t, fl.peers[0].post("/v1/chat/completions", chat("m", "hi", "")), false, 429, "rate_limit_error", "queue_timeout")
+	if n := r.asked(); n < 2 || n > 10 { // about 40 if each report were reason to ask again
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// TestARequestWaitsAsLongAsItMayWhereManyEntriesWantOneSlot: who loses the race for a slot, however often, waits for the
+// next.
+func TestARequestWaitsAsLongAsItMayWhereManyEntriesWantOneSlot(t *testing.T) {
+	t.Parallel()
+	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 200})
+	fl := newFleet(t, nil, spec{change: patient}, spec{change: patient}, spec{change: patient}, spec{models: model("m", 1, f.URL())})
+	before := asked(f, "/v1/chat/completions")
+	var wg sync.WaitGroup
+	for entry := range 3 {
+		for i := range 15 {
+			wg.Go(func() {
+				if r := fl.peers[entry].post("/v1/chat/completions", chat("m", fmt.Sprint(entry, " ", i), "")); r.status != 200 {
+					t.Errorf("%d %s", r.status, r.body)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if n := asked(f, "/v1/chat/completions") - before; n != 45 {
+		t.Errorf("the engine ran %d requests for 45", n)
 	}
 }
 
@@ -169,6 +196,8 @@ func TestQueuesKeepTheirOrder(t *testing.T) {
 	if err := q.TryJoin("m"); err != engine.ErrLineFull || q.Waiting("m") != 2 {
 		t.Errorf("%v with %d", err, q.Waiting("m"))
 	}
+	back := q.Join("m", first.Ticket(), t) // full or not
+	q.Leave(back)
 	q.Leave(first)
 	if !second.Called() || q.Waiting("m") != 0 {
 		t.Error("the next was not called")

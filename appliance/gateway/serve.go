@@ -60,9 +60,9 @@ type call struct {
 	// Of its way through the mesh.
 	homeNode  string // id of the node the conversation ran on last, "" = unknown
 	tried     []string
-	triedHere []string // backends of this node
-	bounces   map[string]int
-	ticket    uint64 // of its place in the entry's line, 0 = none yet
+	triedHere []string           // backends of this node
+	bounced   map[string]bounces // by member
+	ticket    uint64             // of its place in the entry's line, 0 = none yet
 	waited    time.Duration
 }
 

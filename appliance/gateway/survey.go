@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
@@ -37,6 +38,7 @@ func (k *call) survey(members []mesh.NodeState) route.Snapshot {
 	for _, m := range members {
 		if n, ok := there(m, k.model); ok {
 			n.Ahead = k.g.ahead.count(m, k.model)
+			n.Full = n.Full || time.Now().Before(k.bounced[n.ID].until)
 			s.Nodes = append(s.Nodes, n)
 		}
 	}

@@ -168,7 +168,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hereWait is a place in the engine's own line.
+// hereWait is a place in the engine's own line. Its goroutine ends when it has a seat, is refused, or is told to leave.
 type hereWait struct {
 	cancel context.CancelCauseFunc
 	got    chan granted // nil while there is no place
@@ -184,9 +184,10 @@ func (h *hereWait) join(ctx context.Context, e *engine.Engine, r engine.Request)
 		return
 	}
 	got := make(chan granted, 1)
-	ctx, h.cancel = context.WithCancelCause(ctx)
-	h.got = got
+	ctx, cancel := context.WithCancelCause(ctx)
+	h.cancel, h.got = cancel, got
 	go func() {
+		defer cancel(nil)
 		lease, err := e.Acquire(ctx, r)
 		got <- granted{lease, err}
 	}()
@@ -206,9 +207,6 @@ func (h *hereWait) take() *engine.Lease {
 func (h *hereWait) leave() {
 	if lease := h.take(); lease != nil {
 		lease.Release()
-	}
-	if h.cancel != nil {
-		h.cancel(nil)
 	}
 }
 

@@ -5,3 +5,6 @@ var FileDigest = fileDigest
 
 // DigestLargest is the largest file that is read whole for its digest.
 const DigestLargest = digestLargest
+
+// Missing are the peers that a node asks to gossip.
+var Missing = missing

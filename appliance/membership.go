@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,10 +187,8 @@ func (m *membership) discover(ctx context.Context, f *fellows) error {
 		case <-soon.C:
 		case <-m.node.Changes():
 		}
-		if missing := m.missing(f.cluster); len(missing) > 0 {
-			if _, err := f.cluster.Join(ctx, missing); err != nil && ctx.Err() == nil {
-				m.log.Debug("not everyone could be met", "error", err)
-			}
+		for _, p := range missing(m.node.Peers(), f.cluster.Members()) {
+			m.meetPeer(ctx, f.cluster, p)
 		}
 		// A seed may come up after us: alone, look again sooner, and less and less often.
 		if len(alive(f.cluster)) < 2 {
@@ -201,24 +200,39 @@ func (m *membership) discover(ctx context.Context, f *fellows) error {
 	}
 }
 
-// missing are the gossip addresses of peers that gossip does not hold for alive.
-func (m *membership) missing(c *serf.Cluster) (addrs []netip.AddrPort) {
+// missing are the peers that gossip does not hold for alive and that may answer. Each that does not costs 10 s, in which
+// no other is met, and a tailnet keeps the devices that were given up long ago: who is off by its account is asked only
+// by a node that is alone, since that account may be old.
+func missing(peers []tsnode.Peer, members []serf.Member) (out []tsnode.Peer) {
 	known := map[netip.AddrPort]bool{}
-	for _, s := range c.Members() {
+	for _, s := range members {
 		if s.State == serf.StateAlive {
 			known[s.Addr] = true
 		}
 	}
-	for _, p := range m.node.Peers() {
-		for _, ip := range p.Addrs {
-			at := netip.AddrPortFrom(ip, uint16(p.GossipPort))
-			if known[at] {
-				break
-			}
-			addrs = append(addrs, at)
+	alone := len(known) < 2
+	for _, p := range peers {
+		off := p.ID != "" && !p.Online // of a seed without an id nothing is known
+		met := slices.ContainsFunc(p.Addrs, func(ip netip.Addr) bool { return known[netip.AddrPortFrom(ip, uint16(p.GossipPort))] })
+		if !met && (alone || !off) {
+			out = append(out, p)
 		}
 	}
-	return addrs
+	return out
+}
+
+// meetPeer asks a peer to gossip, by the first of its addresses that answers, unless another has brought it meanwhile.
+func (m *membership) meetPeer(ctx context.Context, c *serf.Cluster, p tsnode.Peer) {
+	if len(missing([]tsnode.Peer{p}, c.Members())) == 0 {
+		return
+	}
+	for _, ip := range p.Addrs {
+		_, err := c.Join(ctx, []netip.AddrPort{netip.AddrPortFrom(ip, uint16(p.GossipPort))})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		m.log.Debug("a peer could not be met", "peer", p.Name, "error", err)
+	}
 }
 
 // relay passes news on: gossip's to the watcher and to the network's list of who may be dialled, the engine's to the
@@ -226,27 +240,32 @@ func (m *membership) missing(c *serf.Cluster) (addrs []netip.AddrPort) {
 func (m *membership) relay(ctx context.Context, f *fellows) error {
 	events, cancel := f.cluster.Subscribe()
 	defer cancel()
+	m.spread(f) // who was there before the subscription
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-m.news:
 			f.publisher.Changed()
-			continue
 		case _, ok := <-events:
 			if !ok {
 				return nil
 			}
+			m.spread(f)
 		}
-		var reachable []netip.Addr
-		for _, s := range f.cluster.Members() {
-			reachable = append(reachable, s.Addr.Addr())
-		}
-		m.node.Admit(reachable...)
-		select {
-		case m.changed <- struct{}{}:
-		default:
-		}
+	}
+}
+
+// spread tells the network and the watcher who the members are.
+func (m *membership) spread(f *fellows) {
+	var reachable []netip.Addr
+	for _, s := range f.cluster.Members() {
+		reachable = append(reachable, s.Addr.Addr())
+	}
+	m.node.Admit(reachable...)
+	select {
+	case m.changed <- struct{}{}:
+	default:
 	}
 }
 

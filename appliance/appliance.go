@@ -165,6 +165,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		a.finish()
 	case err = <-ended:
+		a.endRequests()
 	}
 	// The goodbye is said while this node still answers; it also ends the streams by which others follow it.
 	leave()
@@ -205,12 +206,19 @@ func (a *Appliance) finish() {
 		a.log.Info("draining", "requests", n, "for_at_most", patience)
 	}
 	if !a.idleWithin(wait) {
-		a.log.Warn("ending what still runs", "requests", a.gateway.Inflight())
-		a.gateway.CancelAll()
-		grace, done := context.WithTimeout(context.Background(), time.Second)
-		defer done()
-		a.idleWithin(grace) // each stream still gets its error event
+		a.endRequests()
 	}
+}
+
+// endRequests ends what still runs; each stream still gets its error event.
+func (a *Appliance) endRequests() {
+	if n := a.gateway.Inflight(); n > 0 {
+		a.log.Warn("ending what still runs", "requests", n)
+	}
+	a.gateway.CancelAll()
+	grace, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	a.idleWithin(grace)
 }
 
 // idleWithin waits until no request is in flight; false when ctx or an abort came first.

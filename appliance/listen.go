@@ -104,14 +104,20 @@ func addresses(servers []*server) (addrs []string) {
 	return addrs
 }
 
+// whoIsPatience is how long the device may take to say who is calling; it looks that up in its own memory.
+const whoIsPatience = 2 * time.Second
+
 // serveTailnet answers on the device's own listener until ctx ends. Whoever the tailnet does not know is not answered:
 // there is no such device, so the request did not come the way it says.
 func (a *Appliance) serveTailnet(ctx context.Context, l net.Listener) error {
 	s := a.server(l)
 	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		// Asked before the next connection is taken: it must not take long.
+		asking, cancel := context.WithTimeout(ctx, whoIsPatience)
+		defer cancel()
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 		if err == nil {
-			_, err = a.mesh.node.WhoIs(ctx, from)
+			_, err = a.mesh.node.WhoIs(asking, from)
 		}
 		if err != nil {
 			a.log.Warn("a connection from no device of the tailnet was closed", "error", err)

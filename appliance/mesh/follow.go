@@ -96,6 +96,10 @@ func (f *follower) stream(ctx context.Context) (began bool, err error) {
 	watchdog := time.AfterFunc(openFor, func() { cancel(errStalled) })
 	defer watchdog.Stop()
 	resp, err := f.ask(ctx, "watch=1")
+	var refused *refusedError
+	if errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable {
+		return false, errNoStream // it starts, or as many follow it as may: then it still answers who asks
+	}
 	if err != nil {
 		return false, err
 	}

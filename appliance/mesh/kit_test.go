@@ -159,6 +159,8 @@ type node struct {
 	watcher   *mesh.Watcher
 	handler   http.Handler // besides the capacity; nil = none
 	stop      func()
+	// publisherEnds ends the publisher alone, as a node does before it stops answering.
+	publisherEnds func()
 
 	mu     sync.Mutex
 	report mesh.Report
@@ -195,7 +197,9 @@ func (n *node) start(l net.Listener) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = server.Serve(l) })
-	wg.Go(func() { check(n.t, n.publisher.Run(ctx)) })
+	told, quiet := context.WithCancel(ctx)
+	n.publisherEnds = quiet
+	wg.Go(func() { check(n.t, n.publisher.Run(told)) })
 	wg.Go(func() { check(n.t, n.watcher.Run(ctx)) })
 	n.stop = sync.OnceFunc(func() {
 		cancel()

@@ -159,6 +159,26 @@ func TestBufferedStreamFallsBackToAsking(t *testing.T) {
 	})
 }
 
+func TestMemberWithoutRoomForAStreamIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := rogue(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") == "1" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, report(2))
+		})
+		time.Sleep(time.Second)
+		for range 100 {
+			time.Sleep(time.Second)
+			if got := a.free("n02"); got != 2 {
+				t.Fatalf("free %d; %+v", got, a.sees("n02"))
+			}
+		}
+	})
+}
+
 func TestWrongSecretIsNamedAndChangesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		key  mesh.KeyConfig

@@ -54,6 +54,12 @@ func (p *Publisher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusServiceUnavailable, "starting", "this node is still starting")
 		return
 	}
+	select {
+	case <-p.ended: // a stream that ends at once would be begun again and again
+		writeError(w, http.StatusServiceUnavailable, "ending", "this node is on its way down")
+		return
+	default:
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	if r.URL.Query().Get("watch") == "1" && peer.Wire >= 2 && r.Method == http.MethodGet {
 		p.stream(w, r, who)

@@ -102,6 +102,18 @@ func TestAskerIsAnsweredInItsWire(t *testing.T) {
 	}
 }
 
+func TestNodeOnItsWayDownBeginsNoStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t, nil)
+		time.Sleep(2 * time.Second)
+		b.publisherEnds()
+		time.Sleep(10 * time.Second)
+		if s := a.sees(b.ID); s.Report != nil || !strings.Contains(s.Fault, "503") {
+			t.Errorf("10 s after its end: %+v", s)
+		}
+	})
+}
+
 func TestOpenMeshTellsAnyone(t *testing.T) {
 	b, server := publish(t, mesh.KeyConfig{})
 	if resp := get(t, server.URL, nil); resp.StatusCode != 200 {

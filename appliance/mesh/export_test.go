@@ -58,3 +58,9 @@ func Fill(t *Table, members []Member, r Report) {
 		t.hear(id, &r)
 	}
 }
+
+// Beat says to t that its process is awake.
+func Beat(t *Table) { t.clock.beat() }
+
+// Hear makes a member of t say r.
+func Hear(t *Table, id string, r *Report) { t.hear(id, r) }

@@ -93,8 +93,8 @@ func (f *follower) follow(ctx context.Context) {
 func (f *follower) stream(ctx context.Context) (began bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(openFor, func() { cancel(errStalled) })
-	defer watchdog.Stop()
+	watchdog := f.table.clock.after(openFor, func() { cancel(errStalled) })
+	defer watchdog.stop()
 	resp, err := f.ask(ctx, "watch=1")
 	var refused *refusedError
 	if errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable {
@@ -110,7 +110,7 @@ func (f *follower) stream(ctx context.Context) (began bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 4<<10), maxReport+2) // it wants more room than the longest line takes
 	var last *Report
-	for watchdog.Reset(f.table.stale); lines.Scan(); watchdog.Reset(f.table.stale) {
+	for watchdog.reset(f.table.stale); lines.Scan(); watchdog.reset(f.table.stale) {
 		next, err := readLine(lines.Bytes(), last)
 		if err == nil {
 			err = f.take(next)

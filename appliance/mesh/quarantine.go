@@ -23,7 +23,7 @@ const (
 // until ctx ends.
 func (t *Table) Guard(ctx context.Context, id string) (guarded context.Context, heard func()) {
 	guarded, cancel := context.WithCancelCause(ctx)
-	g := &guard{table: t, id: id, cancel: cancel, since: time.Now()}
+	g := &guard{table: t, id: id, cancel: cancel, since: t.clock.now()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(t.stale, g.look)
@@ -52,7 +52,7 @@ func (g *guard) look() {
 	if heard := g.table.heard(g.id); heard.After(last) {
 		last = heard
 	}
-	if left := g.table.stale - time.Since(last); left > 0 {
+	if left := g.table.stale - g.table.clock.now().Sub(last); left > 0 {
 		g.timer.Reset(left)
 		return
 	}

@@ -18,6 +18,7 @@ const (
 // Table is what this node knows of the others' capacity. A Watcher writes it.
 type Table struct {
 	stale time.Duration
+	clock awakeClock // a Watcher gives its beat
 
 	mu      sync.Mutex // of writers
 	records atomic.Pointer[[]*record]
@@ -30,7 +31,7 @@ type record struct {
 	gone    bool            // gossip no longer has it
 	report  *Report         // the last one; nil = never heard
 	known   []string        // its models
-	heard   time.Time       // when it last spoke, by our monotonic clock
+	heard   time.Time       // when it last spoke, by the table's clock
 	fault   error           // why it cannot be followed, nil = it is
 	full    map[string]mark // by model
 	strikes int             // quarantines in a row
@@ -89,7 +90,7 @@ func (t *Table) publish(records []*record) {
 // Snapshot tells how all members stand, by name. What its states point to is shared and must not be changed.
 func (t *Table) Snapshot() []NodeState {
 	records := *t.records.Load()
-	now := time.Now()
+	now := t.clock.now()
 	all := make([]NodeState, 0, len(records))
 	for _, r := range records {
 		all = append(all, r.state(now, t.stale))
@@ -146,7 +147,7 @@ func (t *Table) MarkFull(id, model string) {
 		for k, v := range r.full {
 			full[k] = v
 		}
-		full[model] = mark{at: time.Now(), epoch: r.report.Epoch, seq: r.report.Seq}
+		full[model] = mark{at: t.clock.now(), epoch: r.report.Epoch, seq: r.report.Seq}
 		r.full = full
 		return true
 	})
@@ -155,7 +156,7 @@ func (t *Table) MarkFull(id, model string) {
 // hear takes a member's word: a newer report, or the same one again, which says that it still holds.
 func (t *Table) hear(id string, report *Report) {
 	t.change(id, func(r *record) bool {
-		now := time.Now()
+		now := t.clock.now()
 		if r.report != report {
 			r.known = report.names()
 		}
@@ -222,7 +223,7 @@ func (t *Table) change(id string, edit func(*record) bool) {
 func (t *Table) sync(members map[string]Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := t.clock.now()
 	var records []*record
 	have := map[string]bool{}
 	for _, old := range *t.records.Load() {

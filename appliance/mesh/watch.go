@@ -50,6 +50,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return errors.New("following the members: it has run already")
 	}
 	defer w.cfg.Client.Close()
+	defer w.cfg.Table.clock.last.Store(nil) // without a beat it would stand still
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,6 +71,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 // reconcile begins to follow who is new, ends following who is out of the table, and begins anew where an address has
 // changed.
 func (w *Watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
+	w.cfg.Table.clock.beat()
 	w.cfg.Table.sync(w.members())
 	wanted := map[string]bool{}
 	for _, r := range *w.cfg.Table.records.Load() {

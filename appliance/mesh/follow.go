@@ -21,9 +21,10 @@ const (
 	openFor = dialFor + 2*time.Second
 	// pollEvery and pollFor are for a member whose stream does not come through: it is asked, and after a while the
 	// stream is tried again.
-	pollEvery  = time.Second
-	pollFor    = time.Minute
-	pollWithin = 3 * time.Second
+	pollEvery   = time.Second
+	pollFor     = time.Minute
+	pollBriefly = 5 * time.Second // where there may be room for a stream soon
+	pollWithin  = 3 * time.Second
 	// minPause and maxFlow hold back a member that talks without end: an honest one sends a line each 20 ms at most.
 	minPause = 10 * time.Millisecond
 	maxFlow  = 1 << 20 // bytes a second
@@ -31,6 +32,7 @@ const (
 
 var (
 	errNoStream = errors.New("following the capacity: the member has no stream")
+	errNoRoom   = errors.New("following the capacity: the member begins no stream now") // it starts, or as many follow it as may
 	errStalled  = errors.New("following the capacity: nothing came on the stream")
 	errEnded    = errors.New("following the capacity: the member ended the stream")
 	errOther    = errors.New("following the capacity: another node answers at the member's address")
@@ -72,8 +74,11 @@ func (f *follower) follow(ctx context.Context) {
 			continue
 		}
 		began, err := f.stream(ctx)
-		if errors.Is(err, errNoStream) || errors.Is(err, errStalled) {
-			began, err = f.pollOn(ctx)
+		switch {
+		case errors.Is(err, errNoStream), errors.Is(err, errStalled):
+			began, err = f.pollOn(ctx, pollFor)
+		case errors.Is(err, errNoRoom):
+			began, err = f.pollOn(ctx, pollBriefly)
 		}
 		if ctx.Err() != nil {
 			return
@@ -98,7 +103,7 @@ func (f *follower) stream(ctx context.Context) (began bool, err error) {
 	resp, err := f.ask(ctx, "watch=1")
 	var refused *refusedError
 	if errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable {
-		return false, errNoStream // it starts, or as many follow it as may: then it still answers who asks
+		return false, errNoRoom
 	}
 	if err != nil {
 		return false, err
@@ -140,8 +145,8 @@ func streamEnd(ctx context.Context, err error) error {
 }
 
 // pollOn asks once a second until the member fails or it is time to try the stream again.
-func (f *follower) pollOn(ctx context.Context) (began bool, err error) {
-	for until := time.Now().Add(pollFor); time.Now().Before(until); began = true {
+func (f *follower) pollOn(ctx context.Context, span time.Duration) (began bool, err error) {
+	for until := time.Now().Add(span); time.Now().Before(until); began = true {
 		if err := f.poll(ctx); err != nil {
 			return began, err
 		}

@@ -161,8 +161,10 @@ func TestBufferedStreamFallsBackToAsking(t *testing.T) {
 
 func TestMemberWithoutRoomForAStreamIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var watches atomic.Int32
 		a := rogue(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("watch") == "1" {
+				watches.Add(1)
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
@@ -175,6 +177,9 @@ func TestMemberWithoutRoomForAStreamIsAsked(t *testing.T) {
 			if got := a.free("n02"); got != 2 {
 				t.Fatalf("free %d; %+v", got, a.sees("n02"))
 			}
+		}
+		if n := watches.Load(); n < 15 || n > 25 { // there may be room soon
+			t.Fatalf("the stream was tried %d times in 101 s", n)
 		}
 	})
 }

@@ -220,11 +220,16 @@ func (k *call) pinFault() error {
 			continue
 		}
 		if m.Report != nil && !slices.Contains(m.Known, k.model) {
-			return &Error{Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
-				Message: fmt.Sprintf("node %q does not serve model %q; GET /v1/models lists which nodes do, under viiwork.hosts", m.Member.Name, shown(k.model))}
+			return notAt(m.Member.Name, k.model)
 		}
 	}
 	return nil
+}
+
+// notAt says that a node does not have a model that others have.
+func notAt(node, model string) *Error {
+	return &Error{Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
+		Message: fmt.Sprintf("node %q does not serve model %q; GET /v1/models lists which nodes do, under viiwork.hosts", node, shown(model))}
 }
 
 // seatless says why the request got no seat; last is what became of the attempt before, nil without one.

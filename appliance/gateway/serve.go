@@ -267,6 +267,9 @@ func (k *call) notServed(err error) error {
 	case k.hop != nil && errors.Is(err, engine.ErrFull):
 		return k.noSeat(k.model)
 	case errors.Is(err, engine.ErrUnknownModel):
+		if k.g.elsewhere(k.model) { // the request may run on this node only
+			return notAt(k.g.cfg.Node, k.model)
+		}
 		return k.g.unknownModel(k.model)
 	case errors.Is(err, engine.ErrNotReady):
 		return k.notReady()

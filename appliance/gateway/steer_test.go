@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -48,9 +49,11 @@ func TestHostAndPrefer(t *testing.T) {
 			t.Errorf("%s: %d %s", host, r.status, r.body)
 		}
 	}
-	doc := wantError(t, a.post("/v1/chat/completions?host=b", chat("only-c", "hi", "")), false, 404, "invalid_request_error", "model_not_found")
-	if msg := at(doc, "error", "message").(string); !strings.Contains(msg, `"b"`) {
-		t.Error(msg)
+	for _, host := range []string{"b", "a"} { // another node, and the one that is asked
+		doc := wantError(t, a.post("/v1/chat/completions?host="+host, chat("only-c", "hi", "")), false, 404, "invalid_request_error", "model_not_found")
+		if msg := at(doc, "error", "message").(string); !strings.Contains(msg, fmt.Sprintf("node %q does not serve", host)) {
+			t.Error(msg)
+		}
 	}
 
 	gone := c.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")

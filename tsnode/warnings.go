@@ -48,8 +48,15 @@ func (w *watch) warnings(s *ipnstate.Status, status Status, now time.Time) (all 
 		}
 	}
 	if w.controlLost(s, status, now) {
-		add("tailnet-control", "the control server does not answer: known peers stay reachable, new ones are not seen",
-			"check the way to "+controlName(w.cfg.ControlURL)+"; this heals by itself")
+		text := "the control server does not answer: known peers stay reachable, new ones are not seen"
+		fix := "check the way to " + controlName(w.cfg.ControlURL)
+		if !w.wasUp {
+			text = "the control server does not answer: this device is on no tailnet yet and serves its own machine only"
+			if w.cfg.ControlURL != "" {
+				fix = "check mesh.tailnet.control_url and the way to " + w.cfg.ControlURL
+			}
+		}
+		add("tailnet-control", text, fix+"; this heals by itself once it answers")
 	}
 	if w.failed != nil {
 		all = append(all, warnRefused(*w.failed))

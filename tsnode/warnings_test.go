@@ -64,6 +64,25 @@ func TestWhatIsWrongIsSaidAndWhatToDo(t *testing.T) {
 	}
 }
 
+// TestADeviceThatNeverWasUpIsNotSaidToHavePeers: what the owner can rely on meanwhile is another thing before and after.
+func TestADeviceThatNeverWasUpIsNotSaidToHavePeers(t *testing.T) {
+	silent, fine, lost := &ipnstate.Status{BackendState: "NoState"}, state("Running", "viiwork-a", true, time.Time{}), state("Running", "viiwork-a", false, time.Time{})
+	cfg := tsnode.Config{Network: tsnode.Tailnet, Name: "a", StateDir: "/nowhere", ControlURL: "https://head.example"}
+	for _, c := range []struct {
+		states    []*ipnstate.Status
+		text, fix string
+	}{
+		{[]*ipnstate.Status{silent, silent, silent}, "serves its own machine only", "mesh.tailnet.control_url"},
+		{[]*ipnstate.Status{fine, lost, lost, lost}, "known peers stay reachable", "https://head.example"},
+	} {
+		said := tsnode.See(cfg, 20*time.Second, c.states...)
+		w := said[len(said)-1].Warnings
+		if len(w) != 1 || !strings.Contains(w[0].Text, c.text) || !strings.Contains(w[0].Fix, c.fix) {
+			t.Errorf("%+v, want %q and %q", w, c.text, c.fix)
+		}
+	}
+}
+
 // TestChangesAreTold waits for a peer by nothing but the token that its arrival leaves.
 func TestChangesAreTold(t *testing.T) {
 	a := run(t, neighbour(t, "a", "127.0.0.61", "127.0.0.62"))

@@ -117,13 +117,13 @@ func (c *Cluster) stranger(id string, addr netip.Addr) Warning {
 	switch id {
 	case warnSecret:
 		w.Text = c.who(addr) + " has another mesh secret than this node" + let
-		w.Fix = "give the one that is wrong the secret of the mesh, VIIWORK_MESH_SECRET (viiwork join-code prints it)"
+		w.Fix = "give the one that is wrong the mesh's secret in VIIWORK_MESH_SECRET, or the file that VIIWORK_MESH_SECRET_FILE names, and restart it"
 	case warnNoSecret:
 		w.Text = c.who(addr) + " has no mesh secret and this node has one" + let
-		w.Fix = "give it VIIWORK_MESH_SECRET (viiwork join-code prints it), or keep it off this network"
+		w.Fix = "give it the mesh's secret (VIIWORK_MESH_SECRET or VIIWORK_MESH_SECRET_FILE) instead of mesh.open and restart it, or keep it off this network"
 	case warnOpen:
 		w.Text = c.who(addr) + " has a mesh secret and this node is set to mesh.open" + let
-		w.Fix = "give this node VIIWORK_MESH_SECRET instead of mesh.open"
+		w.Fix = "give this node the mesh's secret (VIIWORK_MESH_SECRET or VIIWORK_MESH_SECRET_FILE) instead of mesh.open and restart it"
 	default:
 		w.Text = c.who(addr) + " sends what is no gossip of a mesh" + let
 		w.Fix = "find out what it runs; on a shared port, set mesh.bind_port to another on all nodes"

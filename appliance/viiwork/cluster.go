@@ -15,8 +15,11 @@ func drawCluster(all status.Cluster, bold bool) *bytes.Buffer {
 	members := table{bold: bold, head: []string{"NODE", "STATE", "VERSION", "ADDRESS", "HEARD"}}
 	for i, m := range all.Members {
 		heard := heardWord(m.AgeMS)
-		if i == 0 {
+		switch {
+		case i == 0:
 			heard = "this node"
+		case m.State == "failed" || m.State == "left": // what it once said is forgotten
+			heard = "-"
 		}
 		members.add(m.Name, m.State, orDash(m.Version), orDash(m.Addr), heard)
 	}

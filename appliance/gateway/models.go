@@ -118,7 +118,7 @@ func (g *Gateway) unknownModel(name string) *Error {
 	case near != "":
 		e.Message = "there is no model \"" + shown(name) + "\" here; did you mean \"" + near + "\"?"
 	case len(names) == 0:
-		e.Message = "there is no model \"" + shown(name) + "\" here; this node serves no models"
+		e.Message = "there is no model \"" + shown(name) + "\" here; no node that answers serves any model now"
 	default:
 		e.Message = "there is no model \"" + shown(name) + "\" here; GET /v1/models lists those there are"
 	}

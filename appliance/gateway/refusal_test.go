@@ -276,3 +276,12 @@ func TestA400IsNotTriedElsewhere(t *testing.T) {
 		t.Errorf("%d tries", asked.Load())
 	}
 }
+
+// TestWhereNobodyHasAModelThatIsSaid: it may be so for a moment only, as when the one node that has it was killed.
+func TestWhereNobodyHasAModelThatIsSaid(t *testing.T) {
+	n := start(t, nil)
+	doc := wantError(t, n.post("/v1/chat/completions", chat("m", "hi", "")), false, 404, "invalid_request_error", "model_not_found")
+	if msg := at(doc, "error", "message").(string); !strings.Contains(msg, "no node that answers serves any model now") {
+		t.Error(msg)
+	}
+}

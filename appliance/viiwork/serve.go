@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -45,6 +46,7 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 		return err
 	}
 	log := newLog(c, cfg.Log)
+	defer takeStray(log)()
 	// Before anything is started: a signal must never meet the default handler, which would end us between two acts.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -162,4 +164,16 @@ func newLog(c *cli, l config.Log) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(c.Err, options))
 	}
 	return slog.New(slog.NewTextHandler(c.Err, options))
+}
+
+// takeStray leads what libraries print to the process's own log into log, until the returned function is called. The
+// tailnet's does while it looks for a way out: lines of another form, which an owner can do nothing about.
+func takeStray(log *slog.Logger) (release func()) {
+	flags, out := stdlog.Flags(), stdlog.Writer()
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
+	return func() {
+		stdlog.SetOutput(out)
+		stdlog.SetFlags(flags)
+	}
 }

@@ -1,0 +1,4 @@
+package main
+
+// TakeStray is takeStray.
+var TakeStray = takeStray

@@ -76,6 +76,7 @@ func newMembership(cfg *config.Config, version string, log *slog.Logger) (*membe
 func (m *membership) run(ctx context.Context) error {
 	network, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
+	m.log.Info("joining the network; this machine's own programs are served meanwhile", "network", m.cfg.Mesh.Network)
 	ended := make(chan error, 1)
 	go func() { ended <- m.node.Run(network) }()
 	select {

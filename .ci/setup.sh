@@ -29,9 +29,9 @@ cache_dir() { printf '%s\n' "${VIIWORK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vi
 docker_answers() { command -v docker >/dev/null && docker version >/dev/null 2>&1; }
 
 # start_docker makes a Docker daemon answer: the machine's own service where there is one, else one started by hand,
-# whose pid it leaves in $dockerd_pid for the caller to end.
+# whose folder for its pid and log it leaves in $dockerd_run for the caller to end it by.
 start_docker() {
-  dockerd_pid=
+  dockerd_run=
   docker_answers && return 0
   command -v dockerd >/dev/null || need_packages docker.io iptables ca-certificates
   docker_answers && return 0
@@ -40,23 +40,28 @@ start_docker() {
     say "Docker runs, but this user may not use it: add it to the group docker, or use sudo"; return 1
   fi
   say "starting dockerd"
-  dockerd_log=$(mktemp "${TMPDIR:-/tmp}/dockerd.XXXXXX.log")
-  as_root dockerd --group "$(id -gn)" >"$dockerd_log" 2>&1 &
-  dockerd_pid=$!
+  dockerd_run=$(mktemp -d "${TMPDIR:-/tmp}/dockerd.XXXXXX")
+  as_root dockerd --group "$(id -gn)" --pidfile "$dockerd_run/pid" >"$dockerd_run/log" 2>&1 &
   for _ in $(seq 60); do
     docker_answers && return 0
-    kill -0 "$dockerd_pid" 2>/dev/null || break
+    kill -0 $! 2>/dev/null || break
     sleep 0.5
   done
-  say "dockerd does not answer; its last words:"; tail -5 "$dockerd_log" >&2
+  say "dockerd does not answer; its last words:"; tail -5 "$dockerd_run/log" >&2
   return 1
 }
 
-# stop_docker ends what start_docker started.
+# stop_docker ends what start_docker started, by the daemon's own pid: the one the shell knows is as_root's.
 stop_docker() {
-  [ -n "${dockerd_pid:-}" ] || return 0
-  as_root kill "$dockerd_pid" 2>/dev/null || true
-  wait "$dockerd_pid" 2>/dev/null || true
-  rm -f "${dockerd_log:-}"
-  dockerd_pid=
+  [ -n "${dockerd_run:-}" ] || return 0
+  local pid
+  if pid=$(cat "$dockerd_run/pid" 2>/dev/null); then
+    as_root kill "$pid" 2>/dev/null || true
+    for _ in $(seq 60); do
+      [ -e "/proc/$pid" ] || break
+      sleep 0.5
+    done
+  fi
+  as_root rm -rf "$dockerd_run"
+  dockerd_run=
 }

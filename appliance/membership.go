@@ -7,9 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -162,78 +160,6 @@ func alive(c *serf.Cluster) (members []mesh.Member) {
 		}
 	}
 	return members
-}
-
-// lookAgain is how often the network is asked for machines that gossip does not know: both halves of a split find each
-// other again by it.
-const lookAgain = time.Minute
-
-// discover joins every machine of the network that may be ours and is no living member.
-func (m *membership) discover(ctx context.Context, f *fellows) error {
-	select {
-	case <-f.cluster.Ready():
-	case <-ctx.Done():
-		return nil
-	}
-	again := time.NewTicker(lookAgain)
-	defer again.Stop()
-	soon := time.NewTimer(0)
-	defer soon.Stop()
-	lonely := time.Second
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-again.C:
-		case <-soon.C:
-		case <-m.node.Changes():
-		}
-		for _, p := range missing(m.node.Peers(), f.cluster.Members()) {
-			m.meetPeer(ctx, f.cluster, p)
-		}
-		// A seed may come up after us: alone, look again sooner, and less and less often.
-		if len(alive(f.cluster)) < 2 {
-			soon.Reset(lonely)
-			lonely = min(lonely*2, lookAgain)
-		} else {
-			lonely = time.Second
-		}
-	}
-}
-
-// missing are the peers that gossip does not hold for alive and that may answer. Each that does not costs 10 s, in which
-// no other is met, and a tailnet keeps the devices that were given up long ago: who is off by its account is asked only
-// by a node that is alone, since that account may be old.
-func missing(peers []tsnode.Peer, members []serf.Member) (out []tsnode.Peer) {
-	known := map[netip.AddrPort]bool{}
-	for _, s := range members {
-		if s.State == serf.StateAlive {
-			known[s.Addr] = true
-		}
-	}
-	alone := len(known) < 2
-	for _, p := range peers {
-		off := p.ID != "" && !p.Online // of a seed without an id nothing is known
-		met := slices.ContainsFunc(p.Addrs, func(ip netip.Addr) bool { return known[netip.AddrPortFrom(ip, uint16(p.GossipPort))] })
-		if !met && (alone || !off) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// meetPeer asks a peer to gossip, by the first of its addresses that answers, unless another has brought it meanwhile.
-func (m *membership) meetPeer(ctx context.Context, c *serf.Cluster, p tsnode.Peer) {
-	if len(missing([]tsnode.Peer{p}, c.Members())) == 0 {
-		return
-	}
-	for _, ip := range p.Addrs {
-		_, err := c.Join(ctx, []netip.AddrPort{netip.AddrPortFrom(ip, uint16(p.GossipPort))})
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		m.log.Debug("a peer could not be met", "peer", p.Name, "error", err)
-	}
 }
 
 // relay passes news on: gossip's to the watcher and to the network's list of who may be dialled, the engine's to the

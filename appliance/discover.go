@@ -1,0 +1,124 @@
+package appliance
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"viiwork/serf"
+	"viiwork/tsnode"
+)
+
+// lookAgain is how often the network is asked for machines that gossip does not know: both halves of a split find each
+// other again by it.
+const lookAgain = time.Minute
+
+// discover joins every machine of the network that may be ours and is no living member.
+func (m *membership) discover(ctx context.Context, f *fellows) error {
+	select {
+	case <-f.cluster.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	again := time.NewTicker(lookAgain)
+	defer again.Stop()
+	soon := time.NewTimer(0)
+	defer soon.Stop()
+	pause := time.Second
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		case <-soon.C:
+		case <-m.node.Changes():
+		}
+		m.meetPeers(ctx, f.cluster, missing(m.node.Peers(), f.cluster.Members()))
+		// Who starts at one time with others may have asked them before they could answer, and a seed may come up after
+		// us: look again soon, and less and less often in company.
+		switch alone := len(alive(f.cluster)) < 2; {
+		case alone || len(missing(m.node.Peers(), f.cluster.Members())) > 0:
+			soon.Reset(pause)
+			pause = min(pause*2, lookAgain)
+			if alone {
+				pause = min(pause, lonelyPause)
+			}
+		default:
+			pause = time.Second
+		}
+	}
+}
+
+const (
+	// lonelyPause is how long a node that knows nobody waits at most before it looks again.
+	lonelyPause = 5 * time.Second
+	// probePatience is for one try to reach a peer: the first handshake with a new device may be lost, and is repeated
+	// after 5 s only.
+	probePatience = 7 * time.Second
+)
+
+// meetPeers asks all peers at one time to gossip. Gossip itself asks one after the other, and each that does not answer would
+// keep the next waiting for 10 s; so only addresses that take a connection are given to it.
+func (m *membership) meetPeers(ctx context.Context, c *serf.Cluster, peers []tsnode.Peer) {
+	var asked sync.WaitGroup
+	for _, p := range peers {
+		asked.Go(func() {
+			at, answers := m.answering(ctx, p)
+			if !answers || len(missing([]tsnode.Peer{p}, c.Members())) == 0 {
+				return // or another has brought it meanwhile
+			}
+			if _, err := c.Join(ctx, []netip.AddrPort{at}); err != nil && ctx.Err() == nil {
+				m.log.Debug("a peer could not be met", "peer", p.Name, "error", err)
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// answering gives the first of a peer's addresses that takes a connection for gossip.
+func (m *membership) answering(ctx context.Context, p tsnode.Peer) (at netip.AddrPort, answers bool) {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	first := make(chan netip.AddrPort, len(p.Addrs))
+	var asked sync.WaitGroup
+	for _, ip := range p.Addrs {
+		asked.Go(func() {
+			at := netip.AddrPortFrom(ip, uint16(p.GossipPort))
+			if conn, err := m.node.DialContext(ctx, "tcp", at.String()); err == nil {
+				conn.Close()
+				first <- at
+				cancel()
+			}
+		})
+	}
+	asked.Wait()
+	select {
+	case at = <-first:
+		return at, true
+	default:
+		return at, false
+	}
+}
+
+// missing are the peers that gossip does not hold for alive and that may answer. Each that does not costs 10 s, in which
+// no other is met, and a tailnet keeps the devices that were given up long ago: who is off by its account is asked only
+// by a node that is alone, since that account may be old.
+func missing(peers []tsnode.Peer, members []serf.Member) (out []tsnode.Peer) {
+	known := map[netip.AddrPort]bool{}
+	for _, s := range members {
+		if s.State == serf.StateAlive {
+			known[s.Addr] = true
+		}
+	}
+	alone := len(known) < 2
+	for _, p := range peers {
+		off := p.ID != "" && !p.Online // of a seed without an id nothing is known
+		met := slices.ContainsFunc(p.Addrs, func(ip netip.Addr) bool { return known[netip.AddrPortFrom(ip, uint16(p.GossipPort))] })
+		if !met && (alone || !off) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

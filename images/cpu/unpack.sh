@@ -39,14 +39,14 @@ for keyring in /usr/share/keyrings/debian-archive-keyring.gpg /usr/share/keyring
 done
 [ -r "$keyring" ] || cannot "no Debian keys here: apt-get install debian-archive-keyring, or put llama-server on PATH"
 
-# mirrors prints where this machine gets Debian from, in both notations of apt's sources, then the public address.
+# mirrors prints where Debian is to be had: $DEBIAN_MIRROR, if set, then what apt's sources say, in both notations.
 mirrors() {
+  [ -z "${DEBIAN_MIRROR:-}" ] || echo "$DEBIAN_MIRROR"
   cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
     awk '
       /^[[:space:]]*deb[[:space:]]/ { sub(/\[[^]]*\]/, ""); print $2 }
       /^[Uu][Rr][Ii][Ss]:/ { for (i = 2; i <= NF; i++) print $i }
     ' | sed 's,/*$,,' | grep -E '^https?://.*/debian$' || true
-  echo http://deb.debian.org/debian
 }
 
 parent=$(dirname "$dir")
@@ -91,7 +91,7 @@ for suite in $suites; do
     say "not from there: $(grep -E '^(E|W|Err):?' "$work/apt.log" | tail -n 1)"
   done
 done
-[ -n "$got" ] || cannot "llama.cpp-tools could not be had from Debian ($suites): check the network, or put llama-server on PATH"
+[ -n "$got" ] || cannot "llama.cpp-tools could not be had from Debian ($suites): check the network, name a mirror in DEBIAN_MIRROR, or put llama-server on PATH"
 
 say "unpacking"
 # Debian's merged layout: packages still hold files under /lib and /lib64.

@@ -130,6 +130,7 @@ func checkFile(m engine.Model) error {
 // Run serves until ctx ends, then drains and returns nil. Any other end is an error.
 func (a *Appliance) Run(ctx context.Context) error {
 	limitMemory(a.log)
+	keepPrivate()
 	defer a.docker.Close()
 	defer a.mesh.node.Close()
 	cfg := a.current()

@@ -141,7 +141,26 @@ func TestRealEngineAnswers(t *testing.T) {
 			if code != 200 || !strings.HasSuffix(strings.TrimSpace(text), "data: [DONE]") || strings.Contains(text, "prompt_progress") {
 				t.Errorf("streamed: %d %s", code, text)
 			}
+			if name == "native" {
+				checkUmask(t, m.model(t, "org/tiny").Backends[0].Process)
+			}
 		})
+	}
+}
+
+// checkUmask wants files that the engine writes, saved slots above all, to be readable to nobody else.
+func checkUmask(t *testing.T, process string) {
+	t.Helper()
+	var pid int
+	if _, err := fmt.Sscanf(process, "pid %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\nUmask:\t0077\n") {
+		t.Errorf("the engine's umask is not 0077:\n%s", text)
 	}
 }
 

@@ -36,3 +36,8 @@ func ownedByUs(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Getuid()
 }
+
+// keepPrivate makes what this process and the engine processes it starts write readable to this user alone: a saved slot
+// holds what people wrote, and llama-server leaves the mode of its files to the umask. In a container Docker sets the
+// umask; there the folder's own mode, 0700, keeps others out.
+func keepPrivate() { unix.Umask(0o077) }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -12,56 +11,25 @@ func (e *Engine) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	start := time.Now()
-	w, line, err := e.join(r)
+	t, err := e.Queue(r)
 	if err != nil {
 		return nil, err
 	}
-	waited := false
 	select {
-	case <-w.Done():
-	default:
-		waited = true
-		select {
-		case <-w.Done():
-		case <-ctx.Done():
-		}
+	case <-t.Done():
+	case <-ctx.Done():
 	}
-	e.mu.Lock()
-	line.Leave(w)
-	lease, err := w.lease, w.Err
-	e.mu.Unlock()
 	if ctx.Err() != nil {
-		if lease != nil {
-			lease.Release() // granted to somebody who has left: the next one gets it
-		}
+		t.Leave() // with what may have been granted to somebody who has left: the next one gets it
 		return nil, context.Cause(ctx)
 	}
-	if err != nil {
-		return nil, err
-	}
-	lease.timing = Timing{Queued: time.Since(start), Waited: waited}
-	return lease, nil
-}
-
-func (e *Engine) join(r Request) (*Waiter, *Line, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	en := e.entry(r.Model)
-	switch {
-	case en == nil:
-		return nil, nil, fmt.Errorf("%w: %.200q", ErrUnknownModel, r.Model)
-	case e.draining || e.ended:
-		return nil, nil, ErrDraining
-	}
-	w, err := en.line.Join(r)
-	return w, en.line, err
+	return t.Collect()
 }
 
 // granted makes the lease of a waiter; the line calls it under the lock.
 func (en *entry) granted(w *Waiter) {
 	b := en.backend(w.Seat.Backend)
-	w.lease = &Lease{b: b, seat: w.Seat, target: b.target, context: b.slotContext()}
+	w.lease = &Lease{b: b, seat: w.Seat, target: b.target, context: b.slotContext(), granted: time.Now()}
 	b.leases[w.lease] = struct{}{}
 	b.slotsFresh = false
 	b.engine.held++
@@ -74,6 +42,9 @@ func (b *backend) leave(l *Lease, done bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(b.leases, l)
+	if l.worked {
+		b.entry.hold.add(time.Since(l.granted))
+	}
 	e.held--
 	if e.held == 0 && e.idle != nil {
 		close(e.idle)

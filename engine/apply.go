@@ -15,6 +15,7 @@ type entry struct {
 	model    Model
 	line     *Line
 	backends []*backend
+	hold     hold // of all its slots
 }
 
 func (en *entry) backend(id string) *backend {

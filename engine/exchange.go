@@ -90,6 +90,7 @@ func (l *Lease) begin(x *exchange) error {
 		l.open = map[*exchange]struct{}{}
 	}
 	l.open[x] = struct{}{}
+	l.worked = true
 	return nil
 }
 

@@ -46,7 +46,8 @@ type Lease struct {
 	seat    *Seat
 	target  Target
 	context int
-	timing  Timing
+	granted time.Time
+	timing  Timing // set when it is collected
 
 	waiting atomic.Int64 // since when (unix ns) the caller waits for the engine's next byte; 0 = it does not
 
@@ -54,6 +55,7 @@ type Lease struct {
 	open     map[*exchange]struct{} // sent and not answered in full
 	lost     error                  // why the engine cannot finish it
 	released bool
+	worked   bool // something was asked of the engine with it
 }
 
 // Backend is the id of the backend that runs the request.

@@ -126,6 +126,9 @@ func (l *Line) Leave(w *Waiter) {
 	}
 }
 
+// Ahead is how many stand before a waiter, 0 when it does not wait.
+func (l *Line) Ahead(w *Waiter) int { return max(0, slices.Index(l.waiters, w)) }
+
 // Hold keeps the seat of a lease that is gone until the engine has let go.
 func (l *Line) Hold(s *Seat, now time.Time) {
 	if s.State == SeatBusy {

@@ -7,8 +7,10 @@ import (
 
 // ModelState is one model as it stands. Its slices are read, never changed.
 type ModelState struct {
-	Model    Model
-	Waiting  int // requests in the line
+	Model   Model
+	Waiting int // requests in the line
+	// Hold is how long a slot is taken by one request, averaged over the last ones; 0 = not known yet.
+	Hold     time.Duration
 	Backends []BackendState
 }
 
@@ -42,7 +44,7 @@ func (e *Engine) Snapshot() []ModelState {
 	defer e.mu.Unlock()
 	all := make([]ModelState, 0, len(e.order))
 	for _, en := range e.order {
-		m := ModelState{Model: en.model, Waiting: en.line.Len(), Backends: make([]BackendState, 0, len(en.backends))}
+		m := ModelState{Model: en.model, Waiting: en.line.Len(), Hold: en.hold.mean, Backends: make([]BackendState, 0, len(en.backends))}
 		for _, b := range en.backends {
 			m.Backends = append(m.Backends, b.view())
 		}

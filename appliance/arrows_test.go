@@ -111,7 +111,7 @@ func mayImport(room, own string, test bool) bool {
 	allowed := arrows[room]
 	if test {
 		allowed = append(slices.Clone(allowed), "engine/llama")
-		if room == "appliance/gateway" || strings.HasPrefix(room, "engine") {
+		if room == "appliance/gateway" || room == "appliance/mesh" || strings.HasPrefix(room, "engine") {
 			allowed = append(allowed, "engine")
 		}
 	}

@@ -72,9 +72,13 @@ func writeError(w http.ResponseWriter, status int, code, message string) {
 	switch {
 	case status == http.StatusForbidden:
 		kind = "permission_error"
+	case status == http.StatusTooManyRequests:
+		kind = "rate_limit_error"
 	case status >= 500:
 		kind = "server_error"
-		w.Header().Set("Retry-After", "1")
+		if w.Header().Get("Retry-After") == "" {
+			w.Header().Set("Retry-After", "1")
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

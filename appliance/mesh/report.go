@@ -137,8 +137,10 @@ func isCount(n int) bool { return n >= 0 && n <= maxCount }
 func isRate(r *float64) bool { return r == nil || *r >= 0 && *r <= maxRate && !math.IsNaN(*r) }
 
 // isText keeps what could trouble a terminal or a page out of names that others will read.
-func isText(s string) bool {
-	if len(s) > maxText || !utf8.ValidString(s) {
+func isText(s string) bool { return isPrintable(s, maxText) }
+
+func isPrintable(s string, most int) bool {
+	if len(s) > most || !utf8.ValidString(s) {
 		return false
 	}
 	for _, r := range s {

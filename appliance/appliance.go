@@ -77,7 +77,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		QueueMax:  queueMax(cfg),
 		Placed:    gpu.Placed,
 		CheckFile: checkFile,
-		Changed:   a.tellMesh,
+		Changed:   a.slotsChanged,
 		Log:       o.Log,
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	if a.mesh, err = newMembership(cfg, o.Version, o.Log); err != nil {
 		return nil, err
 	}
-	a.digests = newDigests(a.engine.Snapshot, a.tellMesh)
+	a.digests = newDigests(a.engine.Snapshot, a.mesh.tell)
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -103,9 +103,9 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Log:            o.Log,
 	})
 	a.handler = a.routes()
-	a.mesh.report, a.mesh.serve = a.report, a.serveTailnet
+	a.mesh.report, a.mesh.serve, a.mesh.lend = a.report, a.serveTailnet, a.gateway.DeskConfig
 	a.mesh.attach = func(f *fellows) {
-		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, HostName: a.mesh.hostName})
+		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, Desk: f.desk, HostName: a.mesh.hostName})
 	}
 	return a, nil
 }
@@ -293,9 +293,11 @@ func (a *Appliance) routes() http.Handler {
 	return e
 }
 
-// tellMesh says that this node's capacity may have changed; the engine calls it with its locks held.
-func (a *Appliance) tellMesh() {
-	if a.mesh != nil { // New applies the models before there is one
-		a.mesh.tell()
+// slotsChanged passes on that this node's capacity may have changed; the engine calls it with its locks held.
+func (a *Appliance) slotsChanged() {
+	if a.gateway == nil || a.mesh == nil { // New applies the models before they are there
+		return
 	}
+	a.gateway.Changed()
+	a.mesh.tell()
 }

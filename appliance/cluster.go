@@ -16,14 +16,22 @@ import (
 // mountCluster adds what tells about the mesh.
 func (a *Appliance) mountCluster(e *echo.Echo) {
 	e.GET("/v1/cluster", func(c echo.Context) error { return c.JSON(http.StatusOK, a.Cluster()) })
-	e.GET("/v1/capacity", func(c echo.Context) error {
+	e.GET("/v1/capacity", a.amongFellows(func(f *fellows) http.Handler { return f.publisher }))
+	desk := a.amongFellows(func(f *fellows) http.Handler { return f.desk })
+	e.Any("/v1/lease", desk)
+	e.Any("/v1/lease/:id", desk)
+}
+
+// amongFellows answers by a part that is there once the node has its place in the mesh.
+func (a *Appliance) amongFellows(part func(*fellows) http.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
 		f := a.mesh.current()
 		if f == nil {
 			return &gateway.Error{Status: http.StatusServiceUnavailable, Code: "not_in_mesh", Message: "this node has no place in the mesh yet"}
 		}
-		f.publisher.ServeHTTP(c.Response(), c.Request())
+		part(f).ServeHTTP(c.Response(), c.Request())
 		return nil
-	})
+	}
 }
 
 // Cluster is what /v1/cluster answers: the mesh as this node sees it.

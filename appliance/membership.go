@@ -13,6 +13,7 @@ import (
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/mesh"
+	"viiwork/engine"
 	"viiwork/serf"
 	"viiwork/tsnode"
 )
@@ -32,6 +33,7 @@ type membership struct {
 	report func() mesh.Report                        // this node's capacity
 	serve  func(context.Context, net.Listener) error // answers on the device's own listener until ctx ends; not used on a lan
 	attach func(*fellows)                            // hands the gateway what it needs of the mesh
+	lend   func(*mesh.Verifier, *mesh.Table) mesh.DeskConfig[*engine.Lease]
 
 	mu      sync.Mutex // guards what is there only once the node has its place
 	fellows *fellows
@@ -43,6 +45,7 @@ type fellows struct {
 	cluster   *serf.Cluster
 	client    *mesh.Client
 	verifier  *mesh.Verifier
+	desk      *mesh.Desk[*engine.Lease]
 	publisher *mesh.Publisher
 	watcher   *mesh.Watcher
 }
@@ -114,6 +117,7 @@ func (m *membership) live(ctx context.Context) error {
 	m.attach(f)
 	g.Go(func() error { return f.cluster.Run(ctx) })
 	g.Go(func() error { return f.publisher.Run(ctx) })
+	g.Go(func() error { return f.desk.Run(ctx) })
 	g.Go(func() error { return f.watcher.Run(ctx) })
 	g.Go(func() error { return m.discover(ctx, f) })
 	g.Go(func() error { return m.relay(ctx, f) })
@@ -129,6 +133,7 @@ func (m *membership) meet() (*fellows, error) {
 	f.publisher = mesh.NewPublisher(mesh.PublisherConfig{
 		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Log: m.log,
 	})
+	f.desk = mesh.NewDesk(m.lend(f.verifier, m.table))
 	var key, prev []byte
 	if all := m.keys.Gossip(); len(all) > 0 {
 		key = all[0]

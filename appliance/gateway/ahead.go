@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"sync"
 	"time"
 
 	"viiwork/appliance/mesh"
@@ -14,52 +13,61 @@ const (
 	lagTime = 60 * time.Millisecond
 )
 
-// ahead counts the forwards of which a member's report cannot know yet. Without it all requests of one moment would go
-// to the member that had most room before it, and most of them be refused there.
+// ahead counts the seats and places that were asked for and of which a member's report cannot know yet. Without it all
+// requests of one moment would go to the member that had most room before it, and most of them be refused there. The
+// lineup's lock guards it.
 type ahead struct {
-	mu  sync.Mutex // held over looking for a seat and taking it, which must be one act
 	out map[aheadKey]map[*departure]struct{}
 }
 
 type aheadKey struct{ id, model string }
 
-// departure is one forward under way.
+// departure is one request on its way to a member.
 type departure struct {
+	key        aheadKey
+	waits      bool // to stand in the line
 	at         time.Time
 	epoch, seq uint64 // of the report it was planned by
 }
 
-// count wants the lock held.
-func (a *ahead) count(n mesh.NodeState, model string) int {
-	count := 0
+// count tells how many are on their way to a slot and to the line.
+func (a *ahead) count(n mesh.NodeState, model string) (seats, places int) {
 	for d := range a.out[aheadKey{n.Member.ID, model}] {
 		within := lagTime
 		if d.epoch == n.Report.Epoch && d.seq == n.Report.Seq {
 			within = beatTime
 		}
-		if time.Since(d.at) < within {
-			count++
+		switch {
+		case time.Since(d.at) >= within:
+		case d.waits:
+			places++
+		default:
+			seats++
 		}
 	}
-	return count
+	return seats, places
 }
 
-// add wants the lock held; the func it gives, which ends the forward, does not.
-func (a *ahead) add(n mesh.NodeState, model string) (arrived func()) {
-	key, d := aheadKey{n.Member.ID, model}, &departure{time.Now(), n.Report.Epoch, n.Report.Seq}
+// add notes a departure, to be removed when it has ended.
+func (a *ahead) add(n mesh.NodeState, model string, waits bool) *departure {
+	d := &departure{aheadKey{n.Member.ID, model}, waits, time.Now(), n.Report.Epoch, n.Report.Seq}
 	if a.out == nil {
 		a.out = map[aheadKey]map[*departure]struct{}{}
 	}
-	if a.out[key] == nil {
-		a.out[key] = map[*departure]struct{}{}
+	if a.out[d.key] == nil {
+		a.out[d.key] = map[*departure]struct{}{}
 	}
-	a.out[key][d] = struct{}{}
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.out[key], d)
-		if len(a.out[key]) == 0 {
-			delete(a.out, key)
-		}
+	a.out[d.key][d] = struct{}{}
+	return d
+}
+
+// remove ends a departure; nil is none.
+func (a *ahead) remove(d *departure) {
+	if d == nil {
+		return
+	}
+	delete(a.out[d.key], d)
+	if len(a.out[d.key]) == 0 {
+		delete(a.out, d.key)
 	}
 }

@@ -17,6 +17,8 @@ import (
 const (
 	// bodyIdle is how long a client may send nothing of a body it announced.
 	bodyIdle = 30 * time.Second
+	// memberIdle is the same for a member, which has the body whole and holds a slot with it.
+	memberIdle = 5 * time.Second
 	// bodyPace is, in bytes a second, how fast a body must come on the whole. Without it a few thousand clients that send
 	// a byte now and then would hold all room for bodies for good.
 	bodyPace = 1 << 10
@@ -65,8 +67,8 @@ func (b *body) release() {
 }
 
 // readBody reads the whole body within the limits. A body that announces itself as too large is refused before it is
-// read. After an error the answer must be written with refuse.
-func (g *Gateway) readBody(c echo.Context) (body, error) {
+// read; one that stops coming for idle is given up. After an error the answer must be written with refuse.
+func (g *Gateway) readBody(c echo.Context, idle time.Duration) (body, error) {
 	r := c.Request()
 	b := body{budget: &g.bodies}
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
@@ -80,7 +82,7 @@ func (g *Gateway) readBody(c echo.Context) (body, error) {
 	}
 	rc := http.NewResponseController(c.Response())
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
-	if err := b.fill(r, rc, g.cfg.MaxBody); err != nil {
+	if err := b.fill(r, rc, bodyLimits{g.cfg.MaxBody, idle}); err != nil {
 		b.release()
 		return b, err
 	}
@@ -94,22 +96,36 @@ var (
 	errCutBody  = &Error{Status: http.StatusBadRequest, Code: "body_incomplete", Message: "the request body ended before its announced length; send it again"}
 )
 
-// bodyDeadline is until when the next bytes of a body must be there, of which got have come since start.
-func bodyDeadline(start, now time.Time, got int) time.Time {
-	idle := now.Add(bodyIdle)
-	slow := start.Add(bodyIdle + time.Duration(got)*time.Second/bodyPace)
+// bodyLimits are what one body may cost.
+type bodyLimits struct {
+	size int64
+	idle time.Duration // without a byte
+}
+
+// deadline is until when the next bytes of a body must be there, of which got have come since start.
+func (l bodyLimits) deadline(start, now time.Time, got int) time.Time {
+	idle := now.Add(l.idle)
+	slow := start.Add(l.idle + time.Duration(got)*time.Second/bodyPace)
 	if slow.Before(idle) {
 		return slow
 	}
 	return idle
 }
 
+// bodyIdle is how long the sender of this request's body may send nothing.
+func (k *call) bodyIdle() time.Duration {
+	if k.hop != nil {
+		return memberIdle
+	}
+	return bodyIdle
+}
+
 // fill reads r's body to its end, growing as bytes come.
-func (b *body) fill(r *http.Request, rc *http.ResponseController, limit int64) error {
+func (b *body) fill(r *http.Request, rc *http.ResponseController, l bodyLimits) error {
 	start := time.Now()
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			want := min(int64(cap(b.bytes))*4, limit+1)
+			want := min(int64(cap(b.bytes))*4, l.size+1)
 			if r.ContentLength > 0 && r.ContentLength < want {
 				want = r.ContentLength + 1 // the byte more lets the last read see the end
 			}
@@ -117,11 +133,11 @@ func (b *body) fill(r *http.Request, rc *http.ResponseController, limit int64) e
 				return errNoRoom
 			}
 		}
-		_ = rc.SetReadDeadline(bodyDeadline(start, time.Now(), len(b.bytes))) // an in-memory server has none to set
+		_ = rc.SetReadDeadline(l.deadline(start, time.Now(), len(b.bytes))) // an in-memory server has none to set
 		n, err := r.Body.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
 		switch {
-		case int64(len(b.bytes)) > limit:
+		case int64(len(b.bytes)) > l.size:
 			return errTooLarge
 		case err == io.EOF:
 			return nil

@@ -66,18 +66,13 @@ func (g *Gateway) fleetCapacity(c echo.Context) error {
 func (g *Gateway) capacityOf(m fleetModel) fleetCapacityModel {
 	slots, free := m.totals()
 	out := fleetCapacityModel{Name: m.name, fleetCapacityFigures: figures(slots, free, m.context())}
-	own := false
 	for _, h := range m.hosts {
 		if !h.stale {
 			out.Queued = plus(out.Queued, &h.waiting)
 		}
-		own = own || !h.remote
 		out.Hosts = append(out.Hosts, fleetCapacityHost{
 			Node: h.node, API: h.addr, fleetCapacityFigures: figures(h.slots, h.free, h.context), AgeMS: h.age.Milliseconds(), Stale: h.stale,
 		})
-	}
-	if waiting := g.queues.waiting(m.name); !own && waiting > 0 { // here, for a model that only others have
-		out.Queued = plus(out.Queued, &waiting)
 	}
 	return out
 }

@@ -1,16 +1,13 @@
 package gateway
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // What the tests in package gateway_test look at from inside.
 
-// BodyDeadline is bodyDeadline with all times counted from the body's first read.
+// BodyDeadline is a client's body's deadline with all times counted from the body's first read.
 func BodyDeadline(now time.Duration, got int) time.Duration {
 	start := time.Now()
-	return bodyDeadline(start, start.Add(now), got).Sub(start)
+	return bodyLimits{idle: bodyIdle}.deadline(start, start.Add(now), got).Sub(start)
 }
 
 // Scanned is what scan finds in a body.
@@ -106,40 +103,4 @@ func Assemble(path string, stream []byte) ([]byte, error) {
 		return asm.result()
 	}
 	return nil, errNoAnswer
-}
-
-// Queues are the lines of an entry.
-type Queues struct{ *queues }
-
-// Place is a place in one.
-type Place struct{ *place }
-
-func NewQueues(max int) Queues { return Queues{newQueues(max)} }
-
-func (q Queues) Join(model string, ticket uint64, t interface{ Fatal(...any) }) Place {
-	p, err := q.join(lineKey{model: model}, ticket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Place{p}
-}
-
-func (q Queues) TryJoin(model string) error {
-	_, err := q.join(lineKey{model: model}, 0)
-	return err
-}
-
-func (q Queues) Block(p Place)                  { q.block(p.place) }
-func (q Queues) Leave(p Place)                  { q.leave(p.place) }
-func (q Queues) Waiting(model string) int       { return q.waiting(model) }
-func (q Queues) Lines() int                     { return len(q.lines) }
-func (p Place) Ticket() uint64                  { return p.ticket }
-func (p Place) Await(ctx context.Context) error { return p.await(ctx) }
-func (p Place) Called() bool {
-	select {
-	case <-p.turn:
-		return p.err == nil
-	default:
-		return false
-	}
 }

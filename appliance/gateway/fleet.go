@@ -26,6 +26,7 @@ type fleetHost struct {
 	context       int
 	slots, free   *int // nil unless ready
 	waiting       int
+	hold          time.Duration // how long a request takes a slot as a rule, 0 = unknown
 	age           time.Duration
 	stale, remote bool
 }
@@ -55,7 +56,7 @@ func (g *Gateway) fleet() []fleetModel {
 }
 
 func (g *Gateway) ownHost(m engine.ModelState) fleetHost {
-	h := fleetHost{node: g.cfg.Node, context: m.Model.Context, waiting: m.Waiting + g.queues.waiting(m.Model.Name)}
+	h := fleetHost{node: g.cfg.Node, context: m.Model.Context, waiting: m.Waiting, hold: m.Hold}
 	if g.cfg.Digest != nil {
 		h.digest = g.cfg.Digest(m.Model.Name)
 	}
@@ -170,12 +171,27 @@ func (g *Gateway) Warnings() []status.Warning {
 	return warnings
 }
 
+// wait is the milliseconds until one more request would have a slot.
+func (h fleetHost) wait(m engine.ModelState) (ms int64, known bool) {
+	if h.free != nil && *h.free > 0 {
+		return 0, true
+	}
+	d := m.ExpectedWait(m.Waiting)
+	return rounded(d), d >= 0
+}
+
+// rounded is d in milliseconds, to a tenth of a second: finer changes are no news.
+func rounded(d time.Duration) int64 { return d.Round(100 * time.Millisecond).Milliseconds() }
+
 // Report is this node's capacity as it stands, for whoever tells it to the mesh.
 func (g *Gateway) Report() mesh.Report {
 	var r mesh.Report
 	for _, m := range g.cfg.Engine.Snapshot() {
 		own := g.ownHost(m)
-		told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting}
+		told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
+		if wait, known := own.wait(m); known {
+			told.WaitMS = &wait
+		}
 		for _, b := range m.Backends {
 			told.Backends = append(told.Backends, mesh.Backend{
 				ID: b.ID, Slots: len(b.Slots), Free: freeSlots(b), Ready: serving(b.State),

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -18,14 +17,10 @@ import (
 const (
 	// memberStall is how long a member that answers may send nothing. It owes a keep-alive every 10 s.
 	memberStall = 30 * time.Second
-	// freeBounces is how often a member may refuse a request for want of a slot, each time after a report that it has
-	// one, before it is asked less often. Of several entries that see one slot free all but one are refused, so it is
-	// no fault; but a member that tells of slots and never gives one must not be sent the request without end.
-	freeBounces              = 3
-	firstHoldOff, maxHoldOff = 50 * time.Millisecond, time.Second
 	// headRefused is what a member sets on a 403 that is about us, not about the client.
 	headRefused = "X-Viiwork-Refused"
 	headTask    = "X-Viiwork-Task"
+	headLease   = "X-Viiwork-Lease"
 )
 
 var errMemberStalled = errors.New("the member stopped sending")
@@ -33,8 +28,12 @@ var errMemberStalled = errors.New("the member stopped sending")
 // forward lets a member answer, once. again says that it did not get to its first answer byte and another node may try.
 // What the member answers is passed on as it is: it has taken out what is not the client's.
 func (k *call) forward(s seat) (again bool, err error) {
-	defer s.arrived()
+	defer k.g.lineup.arrived(s.asked)
 	own := k.g.joined.Load() // not nil: there was a member to choose
+	if k.ctx.Err() != nil {
+		go giveBack(own.Client, s.member, s.grant)
+		return false, context.Cause(k.ctx)
+	}
 	k.assigned(s)
 	k.body.lent = true
 	ctx, cancel := context.WithCancelCause(k.ctx)
@@ -86,7 +85,7 @@ func (k *call) assigned(s seat) {
 	}
 	ms := float64(k.waited.Microseconds()) / 1000
 	k.row.update(func(r *status.Request) {
-		r.Node, r.Backend, r.Reason, r.State, r.QueueMS = s.member.Name, "", string(s.reason), statePrefill, &ms
+		r.Node, r.Backend, r.Reason, r.State, r.QueueMS = s.member.Name, s.grant.Backend, string(s.reason), statePrefill, &ms
 	})
 }
 
@@ -97,6 +96,7 @@ func (k *call) passedOn(s seat) mesh.Forward {
 	h.Set(headOrigin, k.g.cfg.Node)
 	row := k.row.copy()
 	h.Set(headRoute, row.Reason)
+	h.Set(headLease, s.grant.ID)
 	if row.Task != "" {
 		h.Set(headTask, row.Task)
 	}
@@ -130,8 +130,8 @@ func setText(to *string, v string) {
 
 // answeredBy notes that the answer comes from the member, for certain.
 func (k *call) answeredBy(m mesh.Member, h http.Header) {
-	k.g.homeNodes.set(k.model, k.session, m.ID)
 	k.told(h)
+	k.setHome(m.ID, k.row.copy().Backend)
 }
 
 // unanswered is a member from which nothing of an answer came. One that broke off may have done so over the request.
@@ -146,14 +146,6 @@ func (k *call) unanswered(ctx context.Context, m mesh.Member, why error) (again 
 	return k.lost < maxLost, memberLost(ctx, m)
 }
 
-// passOver keeps the request from the member for good, and others until it has spoken again.
-func (k *call) passOver(m mesh.Member) {
-	k.tried = append(k.tried, m.ID)
-	k.markFull(m)
-}
-
-func (k *call) markFull(m mesh.Member) { k.g.joined.Load().Table.MarkFull(m.ID, k.model) }
-
 // turnedDown reads an answer that is an error. Refusals that are not about the request itself let another node try.
 func (k *call) turnedDown(m mesh.Member, resp *http.Response) (again bool, err error) {
 	e := refused(resp, k.rt)
@@ -166,8 +158,7 @@ func (k *call) turnedDown(m mesh.Member, resp *http.Response) (again bool, err e
 		k.bounce(m)
 		return true, e
 	case resp.Header.Get(headRefused) != "":
-		e = &Error{Status: http.StatusServiceUnavailable, Code: "member_refused", RetryAfter: 5 * time.Second,
-			Message: fmt.Sprintf("node %s refuses requests of this node: %s", m.Name, e.Message)}
+		e = memberRefuses(m, e.Message)
 	case e.Status == http.StatusServiceUnavailable:
 	case e.Status == http.StatusNotFound && e.Code == "model_not_found": // gone since it last told of it
 	default:
@@ -175,32 +166,6 @@ func (k *call) turnedDown(m mesh.Member, resp *http.Response) (again bool, err e
 	}
 	k.passOver(m)
 	return true, e
-}
-
-// bounces is how a member has refused a request for want of a slot.
-type bounces struct {
-	n     int
-	until time.Time // it counts as full for the request
-}
-
-// bounce notes that the member has refused the request for want of a slot. The request goes on waiting.
-func (k *call) bounce(m mesh.Member) {
-	if k.bounced == nil {
-		k.bounced = map[string]bounces{}
-	}
-	b := k.bounced[m.ID]
-	if b.n++; b.n > freeBounces {
-		b.until = time.Now().Add(min(firstHoldOff<<min(b.n-freeBounces-1, 10), maxHoldOff))
-	}
-	k.bounced[m.ID] = b
-}
-
-// memberLost is a member that ended or lost its answer before it was complete.
-func memberLost(ctx context.Context, m mesh.Member) *Error {
-	if cause := context.Cause(ctx); errors.Is(cause, mesh.ErrSilent) || errors.Is(cause, errMemberStalled) {
-		return &Error{Status: http.StatusGatewayTimeout, Code: "member_silent", Message: fmt.Sprintf("node %s fell silent with the request at it; try again", m.Name)}
-	}
-	return &Error{Status: http.StatusBadGateway, Code: "member_broke_off", Message: fmt.Sprintf("node %s broke off before its answer was complete; try again", m.Name)}
 }
 
 func isJSON(h http.Header) bool {

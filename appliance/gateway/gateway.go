@@ -56,9 +56,9 @@ type Gateway struct {
 	inflight atomic.Int64
 
 	joined     atomic.Pointer[Mesh]
-	homeNodes  *homes // ids of nodes, by conversation
-	queues     *queues
-	ahead      ahead
+	homeNodes  *homes // nodes and their backends, by conversation
+	lineup     *lineup
+	changed    change // of this node's slots
 	seed       atomic.Uint64
 	turnedAway atomic.Int64 // when a refusal was last logged, Unix nanoseconds
 }
@@ -90,7 +90,7 @@ func New(cfg Config) *Gateway {
 		cfg.Now = time.Now
 	}
 	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, born: cfg.Now(), hosts: map[string]bool{}, ledger: newLedger(),
-		homes: newHomes(), homeNodes: newHomes(), queues: newQueues(cfg.QueueMax)}
+		homes: newHomes(), homeNodes: newHomes(), lineup: newLineup(cfg.QueueMax)}
 	g.bodies.limit = cfg.MaxInflight
 	_, _ = rand.Read(g.secret[:]) // never fails
 	for _, h := range cfg.Hosts {

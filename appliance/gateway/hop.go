@@ -9,6 +9,7 @@ import (
 
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
+	"viiwork/engine"
 )
 
 const (
@@ -21,6 +22,8 @@ type hop struct {
 	origin string // name of the node the request came in by
 	reason route.Reason
 	task   string
+	entry  string        // id of the member
+	lease  *engine.Lease // granted for the request before it came, nil = none, or it is taken
 }
 
 // arrive looks whether the request comes from a member, before a byte of its body is read. What bears a member's marks
@@ -36,7 +39,7 @@ func (k *call) arrive() error {
 	if err != nil {
 		return k.turnAway(err)
 	}
-	k.hop = &hop{origin: r.Header.Get(headOrigin), reason: knownReason(r.Header.Get(headRoute)), task: r.Header.Get(headTask)}
+	k.hop = &hop{origin: r.Header.Get(headOrigin), reason: knownReason(r.Header.Get(headRoute)), task: r.Header.Get(headTask), entry: peer.ID}
 	if k.hop.origin == "" || len(k.hop.origin) > 64 || !printable(k.hop.origin) {
 		k.hop.origin = peer.ID
 	}
@@ -46,10 +49,59 @@ func (k *call) arrive() error {
 		h.Set(headID, id)
 	}
 	r.Body = verified{peer.VerifyBody(r.Body), r.Body}
-	if model := r.Header.Get(headModel); r.Header.Get("Expect") != "" && model != "" && k.fullFor(model) {
+	model := r.Header.Get(headModel)
+	if id := r.Header.Get(headLease); id != "" {
+		if lease, ok := own.Desk.Redeem(peer.ID, id, model); ok {
+			k.hop.lease = lease
+		}
+	}
+	if k.hop.lease == nil && r.Header.Get("Expect") != "" && model != "" && k.fullFor(model) {
 		return k.noSeat(model) // it asks before it sends a long body
 	}
 	return nil
+}
+
+// runHop answers with the slot that was granted for the request, or with a free one; it waits for none. A backend that
+// cannot take the request, before its first answer byte, is passed over for the next.
+func (k *call) runHop() error {
+	defer k.g.joined.Load().Desk.Bind(k.hop.entry, k.cancel)()
+	var accept, tried []string
+	for {
+		home := k.g.homes.find(k.model, k.session)
+		lease, err := k.hop.take(k.model), error(nil)
+		if lease == nil {
+			lease, err = k.g.cfg.Engine.Acquire(k.ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session, NoWait: true})
+		}
+		if err != nil {
+			return k.notServed(err)
+		}
+		k.granted(lease, home, lease.Timing())
+		again, err := k.attempt(lease)
+		if !again || k.ctx.Err() != nil {
+			return err
+		}
+		tried = append(tried, lease.Backend())
+		if accept = k.others(tried); len(accept) == 0 {
+			return err
+		}
+	}
+}
+
+// take gives the lease that came with the request, once, and only for the model it is for.
+func (h *hop) take(model string) *engine.Lease {
+	if h == nil || h.lease == nil || h.lease.Model() != model {
+		return nil
+	}
+	lease := h.lease
+	h.lease = nil
+	return lease
+}
+
+// drop gives a lease back that was not needed.
+func (h *hop) drop() {
+	if h != nil && h.lease != nil {
+		h.lease.Release()
+	}
 }
 
 // turnAway refuses a request with a member's marks.
@@ -96,7 +148,7 @@ func (k *call) noSeat(model string) *Error {
 	h := k.c.Response().Header()
 	h.Set(headSlots, strconv.Itoa(slots))
 	h.Set(headFree, strconv.Itoa(n.Free()))
-	return &Error{Status: http.StatusTooManyRequests, Code: "node_full", RetryAfter: 2 * time.Second, Message: "this node has no free slot for the model; members' requests do not wait here"}
+	return &Error{Status: http.StatusTooManyRequests, Code: "node_full", RetryAfter: 2 * time.Second, Message: "this node has no free slot for the model; a request that comes without a lease does not wait"}
 }
 
 // because is the reason of a hop: the entry's, as far as it holds for the backend that runs it.

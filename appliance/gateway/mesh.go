@@ -4,14 +4,16 @@ import (
 	"slices"
 
 	"viiwork/appliance/mesh"
+	"viiwork/engine"
 )
 
 // Mesh is what a gateway needs of the mesh its node is in. All of it is there.
 type Mesh struct {
-	ID       string         // this node's
-	Table    *mesh.Table    // how the others stand
-	Client   *mesh.Client   // carries requests to them
-	Verifier *mesh.Verifier // checks what they send
+	ID       string                    // this node's
+	Table    *mesh.Table               // how the others stand
+	Client   *mesh.Client              // carries requests to them
+	Verifier *mesh.Verifier            // checks what they send
+	Desk     *mesh.Desk[*engine.Lease] // lends them this node's slots
 	// HostName is this device's own name on its network, accepted in the Host header; "" = none.
 	HostName func() string
 }
@@ -33,6 +35,16 @@ func (g *Gateway) members() []mesh.NodeState {
 		return m.Table.Snapshot()
 	}
 	return nil
+}
+
+// member tells how one of them stands.
+func (g *Gateway) member(id string) (mesh.NodeState, bool) {
+	for _, m := range g.members() {
+		if m.Member.ID == id {
+			return m, true
+		}
+	}
+	return mesh.NodeState{}, false
 }
 
 // membersChanged is closed once members gives something else; while the node is alone, never.

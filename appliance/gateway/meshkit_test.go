@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -109,9 +110,13 @@ func (f *fleet) start(p *peer, s spec) {
 	dialer := &http.Client{Transport: &http.Transport{}}
 	var err error
 	var publisher atomic.Pointer[mesh.Publisher]
+	var front atomic.Pointer[gateway.Gateway]
 	changed := func() {
 		if told := publisher.Load(); told != nil {
 			told.Changed()
+		}
+		if g := front.Load(); g != nil {
+			g.Changed()
 		}
 	}
 	if p.e, err = engine.New(engine.Config{Node: p.Name, Dialect: llama.New(dialer), QueueMax: 256, Changed: changed}); err != nil {
@@ -127,13 +132,17 @@ func (f *fleet) start(p *peer, s spec) {
 		s.change(&cfg)
 	}
 	p.g = gateway.New(cfg)
-	p.g.Join(gateway.Mesh{ID: p.ID, Table: p.table, Client: p.client2, Verifier: verifier})
+	front.Store(p.g)
+	desk := mesh.NewDesk(p.g.DeskConfig(verifier, p.table))
+	p.g.Join(gateway.Mesh{ID: p.ID, Table: p.table, Client: p.client2, Verifier: verifier, Desk: desk})
 	capacity := mesh.NewPublisher(mesh.PublisherConfig{ID: p.ID, Name: p.Name, Version: "test", Source: p.g.Report, Verifier: verifier})
 	publisher.Store(capacity)
 	p.watcher = mesh.NewWatcher(mesh.WatcherConfig{ID: p.ID, Members: f.members, Client: p.client2, Table: p.table})
 	web := echo.New()
 	p.g.Mount(web)
 	web.GET("/v1/capacity", echo.WrapHandler(capacity))
+	web.Any("/v1/lease", echo.WrapHandler(desk))
+	web.Any("/v1/lease/:id", echo.WrapHandler(desk))
 	srv := httptest.NewUnstartedServer(web)
 	srv.Listener.Close()
 	srv.Listener = p.host
@@ -143,6 +152,7 @@ func (f *fleet) start(p *peer, s spec) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = p.e.Run(ctx) })
 	wg.Go(func() { _ = capacity.Run(ctx) })
+	wg.Go(func() { _ = desk.Run(ctx) })
 	wg.Go(func() { _ = p.watcher.Run(ctx) })
 	t.Cleanup(func() {
 		p.host.thaw()
@@ -267,7 +277,7 @@ func (c *hostConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rogue is a member that tells of free slots and answers inference as it likes.
+// rogue is a member that tells of free slots, grants every seat that it is asked for, and answers inference as it likes.
 type rogue struct {
 	mesh.Member
 	host *host
@@ -276,6 +286,8 @@ type rogue struct {
 	seen   int
 	told   int // how often its capacity had news
 	answer http.HandlerFunc
+	seats  http.HandlerFunc // answers who asks for one; nil = each gets one
+	lent   int              // how often it was asked for one
 	poke   func()
 }
 
@@ -295,6 +307,7 @@ func newRogueNamed(t testing.TB, name string, slots int, model string, answer ht
 	r.poke = publisher.Changed
 	mux := http.NewServeMux()
 	mux.Handle("/v1/capacity", publisher)
+	mux.HandleFunc("/v1/lease", r.lend)
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		r.seen++
@@ -309,6 +322,20 @@ func newRogueNamed(t testing.TB, name string, slots int, model string, answer ht
 	wg.Go(func() { _ = publisher.Run(ctx) })
 	t.Cleanup(func() { h.thaw(); cancel(); srv.Close(); wg.Wait() })
 	return r
+}
+
+// lend grants a seat, unless seats says something else.
+func (r *rogue) lend(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	r.lent++
+	seats := r.seats
+	r.mu.Unlock()
+	if seats != nil {
+		seats(w, req)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"lease":"AAAAAAAAAAAAAAAAAAAAAA","backend":"r#0"}`)
 }
 
 func (r *rogue) asked() int {

@@ -12,7 +12,6 @@ import (
 
 	"viiwork/appliance/gateway"
 	"viiwork/appliance/mesh"
-	"viiwork/engine"
 	"viiwork/engine/enginetest"
 )
 
@@ -176,45 +175,5 @@ func TestCapacityOlderThanThreeSecondsRoutesNothing(t *testing.T) {
 		if at(h, "node") == "rogue" && (at(h, "free") != nil || at(h, "slots") != nil || at(h, "context") != nil || at(h, "state") != "stale" || at(h, "age_ms").(float64) < 3000) {
 			t.Errorf("%v", h)
 		}
-	}
-}
-
-// TestQueuesKeepTheirOrder: a request that comes back has its place, one that only passes through is not counted, and
-// the end of a line that waits is sent away.
-func TestQueuesKeepTheirOrder(t *testing.T) {
-	t.Parallel()
-	q := gateway.NewQueues(2)
-	first := q.Join("m", 0, t)
-	second, third := q.Join("m", 0, t), q.Join("m", 0, t)
-	if !first.Called() || second.Called() || q.Waiting("m") != 0 {
-		t.Fatal("a line that moves")
-	}
-	q.Block(first)
-	if err := third.Await(t.Context()); err != engine.ErrLineFull {
-		t.Errorf("beyond the line: %v", err)
-	}
-	if err := q.TryJoin("m"); err != engine.ErrLineFull || q.Waiting("m") != 2 {
-		t.Errorf("%v with %d", err, q.Waiting("m"))
-	}
-	back := q.Join("m", first.Ticket(), t) // full or not
-	q.Leave(back)
-	q.Leave(first)
-	if !second.Called() || q.Waiting("m") != 0 {
-		t.Error("the next was not called")
-	}
-	q.Leave(third)
-	fourth := q.Join("m", 0, t)
-	again := q.Join("m", first.Ticket(), t)
-	if !again.Called() || fourth.Called() {
-		t.Error("who came back is not the first")
-	}
-	q.Leave(again)
-	q.Leave(second)
-	if !fourth.Called() {
-		t.Error("the last was not called")
-	}
-	q.Leave(fourth)
-	if q.Lines() != 0 {
-		t.Error("an empty line is kept")
 	}
 }

@@ -58,11 +58,13 @@ type call struct {
 	lost   int // engines that broke off or fell silent over this request
 
 	// Of its way through the mesh.
-	homeNode  string // id of the node the conversation ran on last, "" = unknown
-	tried     []string
+	home      homeAt
+	tried     []string           // ids of members
 	triedHere []string           // backends of this node
 	bounced   map[string]bounces // by member
-	ticket    uint64             // of its place in the entry's line, 0 = none yet
+	shut      map[string]shut    // by node
+	last      error              // what became of the attempt before
+	ticket    uint64             // of its place in the lineup, 0 = none yet
 	waited    time.Duration
 }
 
@@ -73,6 +75,7 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 		defer g.inflight.Add(-1)
 		k := &call{g: g, c: c, rt: rt, id: c.Response().Header().Get(headID), start: g.now(), tally: newTally()}
 		c.Response().Header().Set(headOrigin, g.cfg.Node)
+		defer func() { k.hop.drop() }()
 		if err := k.arrive(); err != nil {
 			return g.refuse(c, err)
 		}
@@ -80,7 +83,7 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 			return g.refuse(c, err)
 		}
 		var err error
-		if k.body, err = g.readBody(c); err != nil {
+		if k.body, err = g.readBody(c, k.bodyIdle()); err != nil {
 			return g.refuse(c, err)
 		}
 		defer k.body.release()
@@ -144,53 +147,15 @@ func (k *call) close() {
 	k.g.ledger.ended(k.row)
 }
 
-// run lets this node answer, or the mesh where there are others to choose from.
+// run lets this node answer what a member sent it, and any node what enters here.
 func (k *call) run() error {
 	if k.stream {
 		k.ans.keepAlive(min(k.g.cfg.QueueTimeout+holdSlack, maxHold), k.g.cfg.KeepAlive, k.keepAlives())
 	}
-	across := k.host != "" || !k.pinned && k.g.elsewhere(k.model)
-	if across && k.hop == nil {
-		return k.runAcross()
+	if k.hop != nil {
+		return k.runHop()
 	}
-	return k.runHere()
-}
-
-// runHere finds a backend of this node and lets it answer. One that cannot take the request, before its first answer
-// byte, is passed over for the next.
-func (k *call) runHere() error {
-	var accept, tried []string
-	for {
-		lease, err := k.acquire(accept)
-		if err != nil {
-			return k.notServed(err)
-		}
-		again, err := k.attempt(lease)
-		if !again || k.ctx.Err() != nil {
-			return err
-		}
-		tried = append(tried, lease.Backend())
-		if accept = k.others(tried); len(accept) == 0 {
-			return err
-		}
-	}
-}
-
-// acquire waits in the model's line for a seat. A conversation with a living home may be worth a longer wait.
-func (k *call) acquire(accept []string) (*engine.Lease, error) {
-	home := k.g.homes.find(k.model, k.session)
-	wait := k.g.cfg.QueueTimeout
-	if home != "" && k.g.cfg.WarmWait > wait && slices.Contains(k.others(nil), home) {
-		wait = k.g.cfg.WarmWait
-	}
-	ctx, cancel := context.WithDeadlineCause(k.ctx, time.Now().Add(wait), errQueueTimeout)
-	defer cancel()
-	lease, err := k.g.cfg.Engine.Acquire(ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session, NoWait: k.hop != nil})
-	if err != nil {
-		return nil, err
-	}
-	k.granted(lease, home, lease.Timing())
-	return lease, nil
+	return k.runAcross()
 }
 
 // granted notes where the request runs, and why there.
@@ -199,7 +164,7 @@ func (k *call) granted(lease *engine.Lease, home string, t engine.Timing) {
 	reason := k.reason(backend, home, t.Waited)
 	ms := float64(t.Queued.Microseconds()) / 1000
 	k.g.homes.set(k.model, k.session, backend)
-	k.g.homeNodes.set(k.model, k.session, k.g.id())
+	k.setHome(k.g.id(), backend)
 	k.ans.know(headNode, k.g.cfg.Node)
 	k.ans.know(headBackend, backend)
 	k.ans.know(headModel, lease.Model())
@@ -217,7 +182,7 @@ func (k *call) reason(backend, home string, waited bool) string {
 		return k.hop.because(backend, home)
 	case k.pinned:
 		return "pinned"
-	case k.homeNode != "" && k.homeNode != k.g.id():
+	case k.home.known && k.home.node != k.g.id():
 		return "move"
 	case home == backend && waited:
 		return "wait"
@@ -267,9 +232,6 @@ func (k *call) notServed(err error) error {
 	case k.hop != nil && errors.Is(err, engine.ErrFull):
 		return k.noSeat(k.model)
 	case errors.Is(err, engine.ErrUnknownModel):
-		if k.g.elsewhere(k.model) { // the request may run on this node only
-			return notAt(k.g.cfg.Node, k.model)
-		}
 		return k.g.unknownModel(k.model)
 	case errors.Is(err, engine.ErrNotReady):
 		return k.notReady()
@@ -298,6 +260,8 @@ func (k *call) notReady() error {
 		}
 	}
 	switch {
+	case best.State == engine.StateDraining:
+		return engine.ErrDraining
 	case best.State == engine.StateFailed:
 		e.Message = "the model's engine cannot be started; \"viiwork status\" on this node says why"
 	case best.State == engine.StateLoading && best.Progress >= 0:

@@ -9,36 +9,71 @@ import (
 	"viiwork/engine"
 )
 
-// pick plans the request by how all stand now. A place at a member is taken in the same act; arrived gives it up.
-func (k *call) pick() (plan route.Plan, to mesh.Member, arrived func()) {
-	a := &k.g.ahead
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	members := k.g.members()
-	plan = route.Pick(k.survey(members), route.Request{
-		Host: k.host, Prefer: k.prefer, Home: k.homeNode, Tried: k.tried, Seed: k.g.seed.Add(1),
-	})
-	if plan.Local || plan.Wait {
-		return plan, to, nil
-	}
-	for _, n := range members {
-		if n.Member.ID == plan.Node {
-			return plan, n.Member, a.add(n, k.model)
+// look plans anew for all who look for a slot of the model, in the order in which they came. A seat that it finds is
+// taken, or counted, in the same act.
+func (g *Gateway) look(model string) {
+	g.lineup.mu.Lock()
+	defer g.lineup.mu.Unlock()
+	members := g.members()
+	for _, p := range g.lineup.models[model] {
+		if p.offer == nil && !p.tries {
+			g.plan(p, members)
 		}
 	}
-	return plan, to, nil
 }
 
-// survey puts together how the request's model stands everywhere. It wants the lock of ahead held.
+// plan wants the lock of the lineup held.
+func (g *Gateway) plan(p *place, members []mesh.NodeState) {
+	k := p.call
+	p.plan = route.Pick(k.survey(members), route.Request{
+		Host: k.wanted(), Prefer: k.prefer, Home: k.home.node, Tried: k.tried, Seed: g.seed.Add(1),
+	})
+	switch {
+	case p.plan == (route.Plan{}):
+		p.tell()
+		return
+	case p.plan.Wait, p.stands && p.standsAt == p.plan.Node: // its line is served before anybody sees a free slot there
+		return
+	case p.plan.Local:
+		t, err := g.cfg.Engine.Queue(k.wish(true))
+		if err != nil { // somebody was quicker
+			p.plan.Wait = true
+			return
+		}
+		p.offer = &offer{ticket: t}
+	default:
+		at := slices.IndexFunc(members, func(m mesh.NodeState) bool { return m.Member.ID == p.plan.Node })
+		p.offer = &offer{member: members[at].Member, reason: p.plan.Reason, asked: g.lineup.ahead.add(members[at], k.model, false)}
+	}
+	p.tell()
+}
+
+// wanted is the id of the only node that will do, "" = any. A node that is alone has none.
+func (k *call) wanted() string {
+	if k.pinned {
+		return k.g.id()
+	}
+	return k.host
+}
+
+// survey puts together how the request's model stands everywhere. It wants the lock of the lineup held.
 func (k *call) survey(members []mesh.NodeState) route.Snapshot {
 	var s route.Snapshot
+	now := time.Now()
 	if n, ok := k.here(); ok {
+		n.LineFull = now.Before(k.shut[n.ID].until)
 		s.Nodes = append(s.Nodes, n)
+	}
+	if k.pinned {
+		return s
 	}
 	for _, m := range members {
 		if n, ok := there(m, k.model); ok {
-			n.Ahead = k.g.ahead.count(m, k.model)
-			n.Full = n.Full || time.Now().Before(k.bounced[n.ID].until)
+			seats, places := k.g.lineup.ahead.count(m, k.model)
+			n.Ahead, n.Waiting = seats, n.Waiting+places
+			away := now.Before(k.bounced[n.ID].until)
+			n.Full = n.Full || away
+			n.LineFull = away || now.Before(k.shut[n.ID].until)
 			s.Nodes = append(s.Nodes, n)
 		}
 	}
@@ -51,7 +86,7 @@ func (k *call) here() (route.Node, bool) {
 	if !ok {
 		return route.Node{}, false
 	}
-	n := route.Node{ID: k.g.id(), Name: k.g.cfg.Node, Local: true}
+	n := route.Node{ID: k.g.id(), Name: k.g.cfg.Node, Local: true, Waiting: m.Waiting, Hold: m.Hold}
 	for _, b := range m.Backends {
 		if slices.Contains(k.triedHere, b.ID) {
 			continue
@@ -90,13 +125,17 @@ func there(m mesh.NodeState, model string) (route.Node, bool) {
 	if at < 0 {
 		return route.Node{}, false
 	}
-	n := route.Node{ID: m.Member.ID, Name: m.Member.Name, Quarantined: m.Quarantined, Draining: m.Report.Draining}
-	for _, b := range m.Report.Models[at].Backends {
+	told := m.Report.Models[at]
+	n := route.Node{
+		ID: m.Member.ID, Name: m.Member.Name, Quarantined: m.Quarantined, Draining: m.Report.Draining,
+		Waiting: told.Waiting, Hold: time.Duration(told.HoldMS) * time.Millisecond,
+	}
+	for _, b := range told.Backends {
 		n.Backends = append(n.Backends, route.Backend{ID: b.ID, Ready: b.Ready, Slots: b.Slots, Free: b.Free})
 	}
-	if told, ok := m.Model(model); ok { // it knows of refusals, which take away what the report says is free
-		_, said := m.Report.Models[at].Slots()
-		_, free := told.Slots()
+	if known, ok := m.Model(model); ok { // it knows of refusals, which take away what the report says is free
+		_, said := told.Slots()
+		_, free := known.Slots()
 		n.Full = free < said && !n.Draining
 	}
 	return n, true

@@ -28,6 +28,8 @@ type change struct {
 type changeModel struct {
 	Name     string    `json:"name"`
 	Waiting  int       `json:"waiting"`
+	HoldMS   int64     `json:"hold_ms"`
+	WaitMS   *int64    `json:"wait_ms"`
 	Backends []Backend `json:"backends,omitempty"`
 }
 
@@ -43,7 +45,7 @@ func diff(was, now *Report) (*change, bool) {
 		if old.Name != m.Name || old.Digest != m.Digest || old.Context != m.Context || len(old.Backends) != len(m.Backends) {
 			return nil, false
 		}
-		part := changeModel{Name: m.Name, Waiting: m.Waiting}
+		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS}
 		for j, b := range m.Backends {
 			if old.Backends[j].ID != b.ID {
 				return nil, false
@@ -52,7 +54,7 @@ func diff(was, now *Report) (*change, bool) {
 				part.Backends = append(part.Backends, b)
 			}
 		}
-		if old.Waiting != m.Waiting || part.Backends != nil {
+		if old.Waiting != m.Waiting || old.HoldMS != m.HoldMS || !same(old.WaitMS, m.WaitMS) || part.Backends != nil {
 			c.Models = append(c.Models, part)
 		}
 	}
@@ -72,7 +74,7 @@ func (c *change) apply(was *Report) (*Report, error) {
 			return nil, errNoSuchPart
 		}
 		m := &now.Models[i]
-		m.Waiting = part.Waiting
+		m.Waiting, m.HoldMS, m.WaitMS = part.Waiting, part.HoldMS, part.WaitMS
 		m.Backends = slices.Clone(m.Backends)
 		for _, b := range part.Backends {
 			j := slices.IndexFunc(m.Backends, func(old Backend) bool { return old.ID == b.ID })
@@ -87,10 +89,10 @@ func (c *change) apply(was *Report) (*Report, error) {
 
 func (b Backend) equal(o Backend) bool {
 	return b.ID == o.ID && b.Slots == o.Slots && b.Free == o.Free && b.Ready == o.Ready && b.Loading == o.Loading &&
-		sameRate(b.PrefillTPS, o.PrefillTPS) && sameRate(b.DecodeTPS, o.DecodeTPS)
+		same(b.PrefillTPS, o.PrefillTPS) && same(b.DecodeTPS, o.DecodeTPS)
 }
 
-func sameRate(a, b *float64) bool {
+func same[T comparable](a, b *T) bool {
 	if a == nil || b == nil {
 		return a == b
 	}

@@ -46,6 +46,8 @@ type Model struct {
 	Digest   string    `json:"digest,omitempty"` // of the model file, "" = unknown
 	Context  int       `json:"context"`          // tokens per slot, 0 = unknown
 	Waiting  int       `json:"waiting"`          // requests in the line
+	HoldMS   int64     `json:"hold_ms"`          // how long a request takes a slot as a rule, 0 = unknown
+	WaitMS   *int64    `json:"wait_ms"`          // how long one more would wait for a slot, nil = unknown
 	Backends []Backend `json:"backends"`
 }
 
@@ -116,7 +118,8 @@ func (m Model) check(seen map[string]bool) error {
 		return errors.New("reading a capacity report: a model has no name, or two have one")
 	}
 	seen[m.Name] = true
-	if len(m.Backends) > maxBackends || !isText(m.Digest) || !isCount(m.Context) || !isCount(m.Waiting) {
+	if len(m.Backends) > maxBackends || !isText(m.Digest) || !isCount(m.Context) || !isCount(m.Waiting) ||
+		m.HoldMS < 0 || m.HoldMS > maxCount || m.WaitMS != nil && (*m.WaitMS < 0 || *m.WaitMS > maxCount) {
 		return errTooMuch
 	}
 	ids := make(map[string]bool, len(m.Backends))

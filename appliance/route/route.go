@@ -1,6 +1,9 @@
 package route
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Snapshot is how one model stands on all nodes that have it.
 type Snapshot struct {
@@ -17,8 +20,11 @@ type Node struct {
 	Quarantined bool
 	Draining    bool // takes nothing new
 	Full        bool // has refused a request since it last spoke
+	LineFull    bool // takes nobody into its line
 	// Ahead counts the requests on their way to the node of which its figures cannot know yet.
 	Ahead    int
+	Waiting  int           // who stands in its line, and who is on the way there
+	Hold     time.Duration // how long a request takes a slot there as a rule; 0 = unknown
 	Backends []Backend
 }
 
@@ -47,19 +53,20 @@ const (
 	Home   Reason = "home"   // back where the conversation was
 	Move   Reason = "move"   // somewhere else than where it was
 	Cold   Reason = "cold"   // it was nowhere yet
-	Wait   Reason = "wait"   // no slot is free
+	Wait   Reason = "wait"   // waits for a slot where the conversation was
 )
 
 // Plan is where a request goes. Without a node and without Wait nobody can take it, now or soon, and Reason is "".
 type Plan struct {
-	Node   string // id; while waiting only that of a pinned one
+	Node   string // id; "" while waiting = no line takes it
 	Local  bool   // Node is the one that decides
-	Wait   bool   // all that would do are full
+	Wait   bool   // all that would do are full: it waits in the line of Node
 	Reason Reason
 }
 
 // Pick plans one request: the node it is pinned to; else the first preferred one with a free slot; else the local one
-// if it has; else the one with the most; else to wait. Between equals the home goes first, else they take turns.
+// if it has; else the one with the most; else to wait, at its home or where the wait is shortest. Between equals the
+// home goes first, else they take turns.
 func Pick(s Snapshot, r Request) Plan {
 	nodes := usable(s, r)
 	if len(nodes) == 0 {
@@ -68,10 +75,14 @@ func Pick(s Snapshot, r Request) Plan {
 	if n := choose(nodes, r); n != nil {
 		return Plan{Node: n.ID, Local: n.Local, Reason: reason(nodes, n, r)}
 	}
-	if r.Host != "" {
-		return Plan{Node: nodes[0].ID, Local: nodes[0].Local, Wait: true, Reason: Wait}
+	p := Plan{Wait: true, Reason: Wait}
+	if n := shortest(nodes, r); n != nil {
+		p.Node, p.Local = n.ID, n.Local
+		if why := reason(nodes, n, r); why != Home {
+			p.Reason = why
+		}
 	}
-	return Plan{Wait: true, Reason: Wait}
+	return p
 }
 
 // usable leaves the nodes that can take the request once they have a free slot.

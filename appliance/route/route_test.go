@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"viiwork/appliance/route"
 )
@@ -23,6 +24,13 @@ func quarantined(n *route.Node) { n.Quarantined = true }
 func draining(n *route.Node)    { n.Draining = true }
 func refused(n *route.Node)     { n.Full = true }
 func loading(n *route.Node)     { n.Backends[0].Ready = false }
+func lineFull(n *route.Node)    { n.LineFull = true }
+func waiting(k int) func(*route.Node) {
+	return func(n *route.Node) { n.Waiting = k }
+}
+func holds(seconds int) func(*route.Node) {
+	return func(n *route.Node) { n.Hold = time.Duration(seconds) * time.Second }
+}
 func ahead(k int) func(*route.Node) {
 	return func(n *route.Node) { n.Ahead = k }
 }
@@ -40,7 +48,7 @@ func TestPick(t *testing.T) {
 		{"the local free slot first", nodes{node("a", 4), node("self", 1)}, route.Request{}, route.Plan{Node: "self", Local: true, Reason: route.Cold}},
 		{"else most free slots", nodes{node("a", 2), node("b", 3), node("self", 0)}, route.Request{}, route.Plan{Node: "b", Reason: route.Cold}},
 		{"what is on its way counts", nodes{node("a", 2), node("b", 3, ahead(2))}, route.Request{}, route.Plan{Node: "a", Reason: route.Cold}},
-		{"on their way more than free", nodes{node("a", 2, ahead(3)), node("b", 0)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
+		{"on their way more than free", nodes{node("a", 2, ahead(3)), node("b", 0, waiting(1))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
 		{"equals take turns: 0", nodes{node("a", 2), node("b", 2), node("c", 1)}, route.Request{Seed: 0}, route.Plan{Node: "a", Reason: route.Cold}},
 		{"equals take turns: 1", nodes{node("a", 2), node("b", 2), node("c", 1)}, route.Request{Seed: 1}, route.Plan{Node: "b", Reason: route.Cold}},
 		{"equals take turns: 2", nodes{node("a", 2), node("b", 2), node("c", 1)}, route.Request{Seed: 2}, route.Plan{Node: "a", Reason: route.Cold}},
@@ -49,14 +57,21 @@ func TestPick(t *testing.T) {
 		{"preferred before local, in order", nodes{node("a", 1), node("b", 4), node("self", 4)}, route.Request{Prefer: []string{"name-x", "name-a", "name-b"}}, route.Plan{Node: "a", Reason: route.Cold}},
 		{"preferred is full: as if not asked", nodes{node("a", 0), node("b", 4)}, route.Request{Prefer: []string{"name-a"}}, route.Plan{Node: "b", Reason: route.Cold}},
 		{"pinned", nodes{node("a", 1), node("self", 4)}, route.Request{Host: "a", Prefer: []string{"name-self"}}, route.Plan{Node: "a", Reason: route.Pinned}},
-		{"pinned and full: waits for that node", nodes{node("a", 0), node("b", 4)}, route.Request{Host: "a"}, route.Plan{Node: "a", Wait: true, Reason: route.Wait}},
+		{"pinned and full: waits for that node", nodes{node("a", 0), node("b", 4)}, route.Request{Host: "a"}, route.Plan{Node: "a", Wait: true, Reason: route.Pinned}},
 		{"pinned to who does not serve", nodes{node("a", 4, draining), node("b", 4)}, route.Request{Host: "a"}, route.Plan{}},
-		{"all full", nodes{node("a", 0), node("self", 0)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
+		{"all full: in its own line", nodes{node("a", 0), node("self", 0)}, route.Request{}, route.Plan{Node: "self", Local: true, Wait: true, Reason: route.Cold}},
+		{"in the shorter line", nodes{node("a", 0, waiting(1)), node("self", 0, waiting(2))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
+		{"in the quicker line", nodes{node("a", 0, waiting(4), holds(2)), node("b", 0, waiting(2), holds(9))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
+		{"who has not told is like the others", nodes{node("a", 0, waiting(1), holds(20)), node("b", 0, waiting(2))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
+		{"at its home, however long", nodes{node("a", 0), node("b", 0, waiting(9))}, route.Request{Home: "b"}, route.Plan{Node: "b", Wait: true, Reason: route.Wait}},
+		{"not in a line that is full", nodes{node("a", 0, waiting(9)), node("b", 0, lineFull)}, route.Request{Home: "b"}, route.Plan{Node: "a", Wait: true, Reason: route.Move}},
+		{"equal lines take turns", nodes{node("a", 0), node("b", 0)}, route.Request{Seed: 1}, route.Plan{Node: "b", Wait: true, Reason: route.Cold}},
+		{"all lines full", nodes{node("a", 0, lineFull)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
 		{"stale", nodes{node("a", 4, stale)}, route.Request{}, route.Plan{}},
 		{"in quarantine", nodes{node("a", 4, quarantined)}, route.Request{}, route.Plan{}},
 		{"draining", nodes{node("a", 4, draining)}, route.Request{}, route.Plan{}},
 		{"not ready", nodes{node("a", 4, loading)}, route.Request{}, route.Plan{}},
-		{"has refused: full until it speaks", nodes{node("a", 4, refused)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
+		{"has refused: full until it speaks", nodes{node("a", 4, refused)}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Only}},
 		{"tried", nodes{node("a", 4), node("b", 1)}, route.Request{Tried: []string{"a"}}, route.Plan{Node: "b", Reason: route.Only}},
 		{"all tried", nodes{node("a", 4)}, route.Request{Tried: []string{"a"}}, route.Plan{}},
 	} {
@@ -91,7 +106,7 @@ func TestPickKeepsItsPromises(t *testing.T) {
 func anyMesh(rng *rand.Rand) (s route.Snapshot) {
 	flag := func() bool { return rng.IntN(6) == 0 }
 	for i := range rng.IntN(6) {
-		n := route.Node{ID: fmt.Sprint(i), Name: fmt.Sprint("n", i), Local: i == 0, Stale: flag(), Quarantined: flag(), Draining: flag(), Full: flag(), Ahead: rng.IntN(3)}
+		n := route.Node{ID: fmt.Sprint(i), Name: fmt.Sprint("n", i), Local: i == 0, Stale: flag(), Quarantined: flag(), Draining: flag(), Full: flag(), LineFull: flag(), Ahead: rng.IntN(3), Waiting: rng.IntN(4)}
 		for b := range rng.IntN(3) {
 			slots := rng.IntN(4)
 			n.Backends = append(n.Backends, route.Backend{ID: fmt.Sprint(b), Ready: !flag(), Slots: slots, Free: rng.IntN(slots + 1)})
@@ -151,6 +166,10 @@ func judge(s route.Snapshot, r route.Request, p route.Plan) error {
 		return fmt.Errorf("somebody may take it, and there is no plan")
 	case p.Wait && most > 0:
 		return fmt.Errorf("it waits although a slot is free")
+	case p.Wait && p.Node != "" && (chosen == nil || !may(*chosen) || chosen.LineFull):
+		return fmt.Errorf("it waits where it cannot")
+	case p.Wait && p.Node == "" && slices.ContainsFunc(s.Nodes, func(n route.Node) bool { return may(n) && !n.LineFull }):
+		return fmt.Errorf("it stands in no line although one takes it")
 	case p.Wait || p == (route.Plan{}):
 		return nil
 	case chosen == nil || room(*chosen) == 0:

@@ -95,9 +95,13 @@ type Request struct {
 	PredictedTTFTMS *float64  `json:"predicted_ttft_ms"`
 	PrefillTPS      *float64  `json:"prefill_tps,omitempty"`
 	DecodeTPS       *float64  `json:"decode_tps,omitempty"`
-	Status          int       `json:"status"` // HTTP status, 0 while running, 499 when the client left first
-	Error           string    `json:"error"`
-	Task            string    `json:"task"`
+	// While it waits in a node's line: which node's, its place from 1, and how long that will probably be.
+	WaitsAt        string   `json:"waits_at,omitempty"`
+	Place          *int     `json:"place,omitempty"`
+	ExpectedWaitMS *float64 `json:"expected_wait_ms,omitempty"`
+	Status         int      `json:"status"` // HTTP status, 0 while running, 499 when the client left first
+	Error          string   `json:"error"`
+	Task           string   `json:"task"`
 }
 
 // Cluster is GET /v1/cluster: the mesh as the answering node sees it.

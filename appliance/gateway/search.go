@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+
+	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
+	"viiwork/appliance/status"
+	"viiwork/engine"
+)
+
+// search is the state of one request's look for a seat: whom it has asked.
+type search struct {
+	k     *call
+	p     *place
+	line  asking // from a place in a line; nil = it stands in none
+	try   asking // at once; nil = no seat was found
+	again bool   // it had a place before
+}
+
+// step asks for the seat that was found, or stands in the line where the wait is shortest.
+func (s *search) step(ctx context.Context) (first bool, err error) {
+	k, l := s.k, s.k.g.lineup
+	o, plan, first := l.take(s.p)
+	switch {
+	case o != nil && o.ticket != nil:
+		s.try = &askingHere{k: k, ticket: o.ticket, waited: s.line != nil}
+	case o != nil:
+		s.try = k.askThere(ctx, *o, false)
+	}
+	if s.try != nil || s.line != nil {
+		return first, nil
+	}
+	if plan == (route.Plan{}) {
+		return first, errNobody
+	}
+	if err := l.wait(s.p, s.again); err != nil {
+		return first, err
+	}
+	if plan.Node == "" && !plan.Local {
+		if k.linesFull() {
+			return first, engine.ErrLineFull
+		}
+		return first, nil
+	}
+	s.stand(ctx, plan)
+	return first, nil
+}
+
+// stand takes a place in the line of the plan's node.
+func (s *search) stand(ctx context.Context, plan route.Plan) {
+	k, l := s.k, s.k.g.lineup
+	if plan.Local {
+		t, err := k.g.cfg.Engine.Queue(k.wish(false))
+		if err != nil {
+			s.learn(mesh.Member{}, err)
+			return
+		}
+		s.line = &askingHere{k: k, ticket: t, waited: true}
+	} else {
+		n, ok := k.g.member(plan.Node)
+		if !ok || n.Report == nil {
+			return // it has gone this moment: the next look knows
+		}
+		l.mu.Lock()
+		asked := l.ahead.add(n, k.model, true)
+		l.mu.Unlock()
+		s.line = k.askThere(ctx, offer{member: n.Member, reason: plan.Reason, asked: asked}, true)
+	}
+	l.standAt(s.p, plan.Node)
+	s.showPlace()
+}
+
+// refused takes note of an asking that came to nothing.
+func (s *search) refused(a *asking, err error) {
+	l := s.k.g.lineup
+	var asked *departure
+	var m mesh.Member
+	if there, ok := (*a).(*askingThere); ok {
+		asked, m = there.asked, there.member
+	}
+	if *a == s.line {
+		l.stood(s.p)
+		l.arrived(asked)
+	} else {
+		l.tried(s.p, asked)
+	}
+	(*a).leave()
+	*a = nil
+	s.learn(m, err)
+}
+
+// leave gives up every place and seat but the one that was collected.
+func (s *search) leave() {
+	for _, a := range []asking{s.line, s.try} {
+		if a != nil {
+			a.leave()
+		}
+	}
+	if there, ok := s.line.(*askingThere); ok && !there.taken {
+		s.k.g.lineup.arrived(there.asked)
+	}
+	if there, ok := s.try.(*askingThere); ok && !there.taken {
+		s.k.g.lineup.arrived(there.asked)
+	}
+	s.k.g.lineup.leave(s.p)
+	s.k.row.update(func(r *status.Request) { r.WaitsAt, r.Place, r.ExpectedWaitMS = "", nil, nil })
+}
+
+// showPlace puts into the request's row where it waits.
+func (s *search) showPlace() {
+	if s.line == nil {
+		return
+	}
+	node := s.k.g.cfg.Node
+	if there, ok := s.line.(*askingThere); ok {
+		node = there.member.Name
+	}
+	ahead, expect := s.line.place()
+	s.k.row.update(func(r *status.Request) {
+		r.WaitsAt, r.Place, r.ExpectedWaitMS = node, nil, nil
+		if ahead >= 0 {
+			n := ahead + 1
+			r.Place = &n
+		}
+		if expect >= 0 {
+			ms := float64(expect.Milliseconds())
+			r.ExpectedWaitMS = &ms
+		}
+	})
+}
+
+// over is closed once the asking has ended; nil has no end.
+func over(a asking) <-chan struct{} {
+	if a == nil {
+		return nil
+	}
+	return a.done()
+}

@@ -20,7 +20,7 @@ func TestWaitersAreServedInTheirOrder(t *testing.T) {
 	t.Parallel()
 	for _, local := range []int{0, 1} {
 		t.Run(fmt.Sprintf("%d seats of its own", local), func(t *testing.T) {
-			o := enginetest.Options{Slots: 1, KeepBodies: true, DecodeTPS: 25}
+			o := enginetest.Options{Slots: 1, KeepBodies: true, DecodeTPS: 10}
 			mine, theirs := fake(t, o), fake(t, o)
 			entry := spec{change: patient}
 			if local > 0 {
@@ -96,8 +96,8 @@ func queued(p *peer) int {
 
 func TestTheLineOfAnEntryIsBounded(t *testing.T) {
 	t.Parallel()
-	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 20})
-	fl := newFleet(t, nil, spec{change: func(c *gateway.Config) { c.QueueMax, c.QueueTimeout = 2, 1500*time.Millisecond }}, spec{models: model("m", 1, f.URL())})
+	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 2})
+	fl := newFleet(t, nil, spec{change: func(c *gateway.Config) { c.QueueMax, c.QueueTimeout = 2, 3*time.Second }}, spec{models: model("m", 1, f.URL())})
 	a := fl.peers[0]
 	gone := a.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")
 	defer gone()
@@ -122,7 +122,7 @@ func TestTheLineOfAnEntryIsBounded(t *testing.T) {
 // TestNobodyWaitsAtAnEntryWhereNoneMay, not even the first in line; what finds a free slot is served.
 func TestNobodyWaitsAtAnEntryWhereNoneMay(t *testing.T) {
 	t.Parallel()
-	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 20})
+	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 2})
 	fl := newFleet(t, nil, spec{change: func(c *gateway.Config) { c.QueueMax = -1 }}, spec{models: model("m", 1, f.URL())})
 	a := fl.peers[0]
 	gone := a.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")
@@ -154,7 +154,7 @@ func TestAClientThatLeavesFreesTheMembersEngine(t *testing.T) {
 		})
 		t.Run("queued"+more, func(t *testing.T) {
 			t.Parallel()
-			f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 50})
+			f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 2})
 			fl := newFleet(t, nil, spec{change: patient}, spec{models: model("m", 1, f.URL())})
 			a := fl.peers[0]
 			first := a.leaving("/v1/chat/completions", long("m", "x")+more, "first")
@@ -284,7 +284,7 @@ func TestADrainingNodeRoutesWhatEntersByIt(t *testing.T) {
 // TestAnUnknownMeshChangesNothing: a node whose members have other models uses its own line as if alone.
 func TestAnUnknownMeshChangesNothing(t *testing.T) {
 	t.Parallel()
-	f, g := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 50}), fake(t, enginetest.Options{Slots: 1})
+	f, g := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 5}), fake(t, enginetest.Options{Slots: 1})
 	fl := newFleet(t, nil, spec{models: model("m", 1, f.URL()), change: patient}, spec{models: model("o", 1, g.URL())})
 	a := fl.peers[0]
 	gone := a.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")
@@ -301,7 +301,7 @@ func TestAnUnknownMeshChangesNothing(t *testing.T) {
 // TestARushIsNotSentWhereOnlyAFewFit: what is on its way to a member counts before the member can tell.
 func TestARushIsNotSentWhereOnlyAFewFit(t *testing.T) {
 	t.Parallel()
-	f := fake(t, enginetest.Options{Slots: 4, DecodeTPS: 20})
+	f := fake(t, enginetest.Options{Slots: 4, DecodeTPS: 2})
 	fl := newFleet(t, nil, spec{change: patient}, spec{models: model("m", 4, f.URL())})
 	a, b := fl.peers[0], fl.peers[1]
 	var gone []func()

@@ -104,3 +104,37 @@ func Assemble(path string, stream []byte) ([]byte, error) {
 	}
 	return nil, errNoAnswer
 }
+
+// Lineup is who looks for a slot at an entry.
+type Lineup struct{ *lineup }
+
+// Place is a place in one.
+type Place struct{ *place }
+
+func NewLineup(max int) Lineup { return Lineup{newLineup(max)} }
+
+// Join takes a place for a request for the model; 0 = with a new ticket.
+func (l Lineup) Join(model string, ticket uint64) Place {
+	return Place{l.join(&call{model: model}, ticket)}
+}
+
+func (l Lineup) Wait(p Place, again bool) error { return l.wait(p.place, again) }
+func (l Lineup) Leave(p Place)                  { l.leave(p.place) }
+func (l Lineup) Models() int                    { return len(l.models) }
+func (p Place) Ticket() uint64                  { return p.ticket }
+
+// First tells whether nobody is before p.
+func (l Lineup) First(p Place) bool {
+	_, _, first := l.take(p.place)
+	return first
+}
+
+// Told tells whether p was woken since the last time.
+func (p Place) Told() bool {
+	select {
+	case <-p.news:
+		return true
+	default:
+		return false
+	}
+}

@@ -55,6 +55,16 @@ func (g *Gateway) fleet() []fleetModel {
 	return all
 }
 
+// hostsOf are the nodes that have one model.
+func (g *Gateway) hostsOf(model string) []fleetHost {
+	for _, m := range g.fleet() {
+		if m.name == model {
+			return m.hosts
+		}
+	}
+	return nil
+}
+
 func (g *Gateway) ownHost(m engine.ModelState) fleetHost {
 	h := fleetHost{node: g.cfg.Node, context: m.Model.Context, waiting: m.Waiting, hold: m.Hold}
 	if g.cfg.Digest != nil {
@@ -92,6 +102,7 @@ func memberHost(n mesh.NodeState, model string) fleetHost {
 			continue
 		}
 		h.stale, h.state, h.context, h.digest, h.waiting = false, string(engine.StateFailed), m.Context, m.Digest, m.Waiting
+		h.hold = time.Duration(m.HoldMS) * time.Millisecond
 		for _, b := range m.Backends {
 			switch {
 			case n.Quarantined:

@@ -93,6 +93,24 @@ func unseated(m mesh.Member, err error) *Error {
 	return &Error{Status: http.StatusBadGateway, Code: "member_unreachable", RetryAfter: 2 * time.Second, Message: fmt.Sprintf("node %s cannot be reached; try again", m.Name)}
 }
 
+// minReturn and maxReturn bound after how long a client is told to come again.
+const minReturn, maxReturn = 2 * time.Second, time.Minute
+
+// comeBack is when a client that got no slot should come again: when the shortest line will have moved up, as far as
+// anyone knows.
+func (k *call) comeBack() time.Duration {
+	best := time.Duration(0)
+	for _, h := range k.g.hostsOf(k.model) {
+		if h.slots == nil || h.hold <= 0 || *h.slots == 0 {
+			continue
+		}
+		if wait := h.hold * time.Duration(h.waiting+1) / time.Duration(*h.slots); best == 0 || wait < best {
+			best = wait
+		}
+	}
+	return min(max(best, minReturn), maxReturn)
+}
+
 // memberRefuses is about this node, not about the client.
 func memberRefuses(m mesh.Member, why string) *Error {
 	return &Error{Status: http.StatusServiceUnavailable, Code: "member_refused", RetryAfter: 5 * time.Second,

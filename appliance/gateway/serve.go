@@ -236,10 +236,12 @@ func (k *call) notServed(err error) error {
 	case errors.Is(err, engine.ErrNotReady):
 		return k.notReady()
 	}
-	e := asError(err)
-	if k.rt.kind == kindResponses && e.Status == http.StatusTooManyRequests && k.hop == nil {
-		later := *e // clients of that API lose the turn on 429 and come again on 503
-		later.Status = http.StatusServiceUnavailable
+	if e := asError(err); e.Status == http.StatusTooManyRequests && k.hop == nil {
+		later := *e
+		later.RetryAfter = k.comeBack()
+		if k.rt.kind == kindResponses {
+			later.Status = http.StatusServiceUnavailable // clients of that API lose the turn on 429 and come again on 503
+		}
 		return &later
 	}
 	return err

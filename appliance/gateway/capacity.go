@@ -24,7 +24,9 @@ type fleetCapacityHost struct {
 	Node string `json:"node"`
 	API  string `json:"api,omitempty"` // its address; absent for the node that answers
 	fleetCapacityFigures
-	AgeMS int64 `json:"age_ms"` // since it last spoke
+	Queued *int   `json:"queued,omitempty"`  // requests in its line, whichever node they came in by
+	WaitMS *int64 `json:"wait_ms,omitempty"` // until one more would have a slot
+	AgeMS  int64  `json:"age_ms"`            // since it last spoke
 	Stale bool  `json:"stale"`
 }
 
@@ -67,12 +69,17 @@ func (g *Gateway) capacityOf(m fleetModel) fleetCapacityModel {
 	slots, free := m.totals()
 	out := fleetCapacityModel{Name: m.name, fleetCapacityFigures: figures(slots, free, m.context())}
 	for _, h := range m.hosts {
+		host := fleetCapacityHost{
+			Node: h.node, API: h.addr, fleetCapacityFigures: figures(h.slots, h.free, h.context), AgeMS: h.age.Milliseconds(), Stale: h.stale,
+		}
 		if !h.stale {
 			out.Queued = plus(out.Queued, &h.waiting)
+			host.Queued = &h.waiting
 		}
-		out.Hosts = append(out.Hosts, fleetCapacityHost{
-			Node: h.node, API: h.addr, fleetCapacityFigures: figures(h.slots, h.free, h.context), AgeMS: h.age.Milliseconds(), Stale: h.stale,
-		})
+		if wait, known := h.wait(); known {
+			host.WaitMS = &wait
+		}
+		out.Hosts = append(out.Hosts, host)
 	}
 	return out
 }

@@ -182,13 +182,17 @@ func (g *Gateway) Warnings() []status.Warning {
 	return warnings
 }
 
-// wait is the milliseconds until one more request would have a slot.
-func (h fleetHost) wait(m engine.ModelState) (ms int64, known bool) {
-	if h.free != nil && *h.free > 0 {
+// wait is the milliseconds until one more request would have a slot there.
+func (h fleetHost) wait() (ms int64, known bool) {
+	switch {
+	case h.free == nil || *h.slots == 0:
+		return 0, false
+	case *h.free > 0:
 		return 0, true
+	case h.hold <= 0:
+		return 0, false
 	}
-	d := m.ExpectedWait(m.Waiting)
-	return rounded(d), d >= 0
+	return rounded(h.hold * time.Duration(h.waiting+1) / time.Duration(*h.slots)), true
 }
 
 // rounded is d in milliseconds, to a tenth of a second: finer changes are no news.
@@ -200,7 +204,7 @@ func (g *Gateway) Report() mesh.Report {
 	for _, m := range g.cfg.Engine.Snapshot() {
 		own := g.ownHost(m)
 		told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
-		if wait, known := own.wait(m); known {
+		if wait, known := own.wait(); known {
 			told.WaitMS = &wait
 		}
 		for _, b := range m.Backends {

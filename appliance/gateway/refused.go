@@ -99,16 +99,17 @@ const minReturn, maxReturn = 2 * time.Second, time.Minute
 // comeBack is when a client that got no slot should come again: when the shortest line will have moved up, as far as
 // anyone knows.
 func (k *call) comeBack() time.Duration {
-	best := time.Duration(0)
+	best := maxReturn
+	known := false
 	for _, h := range k.g.hostsOf(k.model) {
-		if h.slots == nil || h.hold <= 0 || *h.slots == 0 {
-			continue
-		}
-		if wait := h.hold * time.Duration(h.waiting+1) / time.Duration(*h.slots); best == 0 || wait < best {
-			best = wait
+		if ms, ok := h.wait(); ok {
+			best, known = min(best, time.Duration(ms)*time.Millisecond), true
 		}
 	}
-	return min(max(best, minReturn), maxReturn)
+	if !known {
+		return minReturn
+	}
+	return max(best, minReturn)
 }
 
 // memberRefuses is about this node, not about the client.

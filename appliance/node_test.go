@@ -174,12 +174,16 @@ func (n *node) streaming(t *testing.T, tokens int) *http.Response {
 	return answer
 }
 
-// TestDrainLetsStreamsFinish: a stream running at SIGTERM is answered to its end, a new request is not begun.
+// TestDrainLetsStreamsFinish: a stream running at SIGTERM is answered to its end, a new request is not begun; that the
+// node was told to drain before, and more than once, changes nothing.
 func TestDrainLetsStreamsFinish(t *testing.T) {
 	n := newNode(t, "")
 	answer := n.streaming(t, 100)
 	n.fake.SetFaults(enginetest.Faults{Silent: true}) // it runs until the other has been refused, however slow this machine is
+	n.Drain(true)
+	n.Drain(true)
 	n.stop()
+	n.Drain(true)
 	refused := false
 	for deadline := time.Now().Add(30 * time.Second); !refused && time.Now().Before(deadline); {
 		second, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"x"}]}`))

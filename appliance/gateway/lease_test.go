@@ -247,3 +247,33 @@ func TestASilentEntryLosesItsSeatsAndItsPlaces(t *testing.T) {
 		t.Errorf("the other entry's stream was ended: %+v", r)
 	}
 }
+
+// TestWhoWaitsAtADrainingNodeGoesElsewhere: the end of a line is no refusal while another node has one.
+func TestWhoWaitsAtADrainingNodeGoesElsewhere(t *testing.T) {
+	t.Parallel()
+	slow := enginetest.Options{Slots: 1, DecodeTPS: 5}
+	f, g := fake(t, slow), fake(t, slow)
+	fl := newFleet(t, nil, spec{change: patient}, spec{models: model("m", 1, f.URL())}, spec{models: model("m", 1, g.URL())})
+	a, owners := fl.peers[0], map[string]*peer{"b": fl.peers[1], "c": fl.peers[2]}
+	ends := map[string]func(){}
+	for name, p := range owners {
+		ends[name] = p.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")
+		p.row("busy", "generating")
+		a.seesFree(p.ID, "m", 0)
+	}
+	over := make(chan reply, 1)
+	go func() { over <- a.post("/v1/chat/completions", chat("m", "hi", ""), "X-Viiwork-Task", "waits") }()
+	var first string
+	a.until("it stands in a line", func() bool { first = a.row("waits", "queued").WaitsAt; return first != "" })
+	owners[first].e.Drain(true)
+	owners[first].e.Drain(true)
+	a.until("it stands in the other line", func() bool { w := a.row("waits", "queued").WaitsAt; return w != "" && w != first })
+	for _, end := range ends {
+		end()
+	}
+	if r := <-over; r.status != 200 || r.head.Get("X-Viiwork-Node") == first {
+		t.Errorf("%d %v", r.status, r.head)
+	}
+	owners[first].e.Drain(false)
+	a.seesFree(owners[first].ID, "m", 1)
+}

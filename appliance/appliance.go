@@ -98,6 +98,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		SessionHeaders: cfg.Routing.SessionHeaders,
 		QueueMax:       queueMax(cfg),
 		Digest:         a.digests.of,
+		Aliases:        a.mesh.aliases.Targets,
 		StaleAfter:     cfg.Routing.StaleAfter,
 		Trusted:        fromSocket,
 		Log:            o.Log,
@@ -139,6 +140,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	a.mesh.aliases.Load()
 	servers, err := a.listen(cfg)
 	if err != nil {
 		return err
@@ -290,6 +292,7 @@ func (a *Appliance) routes() http.Handler {
 	a.gateway.Mount(e)
 	a.mountStatus(e)
 	a.mountCluster(e)
+	a.mountAliases(e)
 	return e
 }
 

@@ -27,16 +27,18 @@ func (a *Appliance) amongFellows(part func(*fellows) http.Handler) echo.HandlerF
 	return func(c echo.Context) error {
 		f := a.mesh.current()
 		if f == nil {
-			return &gateway.Error{Status: http.StatusServiceUnavailable, Code: "not_in_mesh", Message: "this node has no place in the mesh yet"}
+			return errNotInMesh
 		}
 		part(f).ServeHTTP(c.Response(), c.Request())
 		return nil
 	}
 }
 
+var errNotInMesh = &gateway.Error{Status: http.StatusServiceUnavailable, Code: "not_in_mesh", Message: "this node has no place in the mesh yet: try again once it has joined its network"}
+
 // Cluster is what /v1/cluster answers: the mesh as this node sees it.
 func (a *Appliance) Cluster() status.Cluster {
-	all := status.Cluster{Members: a.members(), Models: []status.ClusterModel{}, Aliases: []status.Alias{}, Warnings: a.allWarnings()}
+	all := status.Cluster{Members: a.members(), Models: []status.ClusterModel{}, Aliases: a.aliases(), Warnings: a.allWarnings()}
 	hosts := map[string][]string{}
 	self := a.current().Node.Name
 	for _, m := range a.engine.Snapshot() {
@@ -114,6 +116,7 @@ func (a *Appliance) allWarnings() []status.Warning {
 	for _, w := range net.Warnings {
 		all = append(all, status.Warning{ID: w.ID, Text: w.Text, Fix: w.Fix})
 	}
+	all = append(all, a.mesh.aliases.Warnings()...)
 	if f := a.mesh.current(); f != nil {
 		for _, w := range f.cluster.Warnings() {
 			all = append(all, status.Warning{ID: w.ID, Text: w.Text, Fix: w.Fix})

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,6 +28,7 @@ type membership struct {
 	keys    mesh.Keys
 	node    *tsnode.Node
 	table   *mesh.Table
+	aliases *mesh.Aliases
 	changed chan struct{} // holds one: gossip has news for the watcher
 	news    chan struct{} // holds one: this node has other capacity
 
@@ -48,6 +50,7 @@ type fellows struct {
 	desk      *mesh.Desk[*engine.Lease]
 	publisher *mesh.Publisher
 	watcher   *mesh.Watcher
+	herald    *mesh.Herald
 }
 
 // newMembership takes the network's lock and starts nothing. It must be run, or its node closed.
@@ -69,6 +72,7 @@ func newMembership(cfg *config.Config, version string, log *slog.Logger) (*membe
 	}
 	return &membership{
 		cfg: cfg, version: version, log: log, keys: keys, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
+		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: log}),
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}, nil
 }
@@ -119,6 +123,7 @@ func (m *membership) live(ctx context.Context) error {
 	g.Go(func() error { return f.publisher.Run(ctx) })
 	g.Go(func() error { return f.desk.Run(ctx) })
 	g.Go(func() error { return f.watcher.Run(ctx) })
+	g.Go(func() error { return f.herald.Run(ctx) })
 	g.Go(func() error { return m.discover(ctx, f) })
 	g.Go(func() error { return m.relay(ctx, f) })
 	return g.Wait()
@@ -154,7 +159,22 @@ func (m *membership) meet() (*fellows, error) {
 		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
 		Client: f.client, Table: m.table, Log: m.log,
 	})
+	m.aliases.Join(f.id)
+	f.herald = mesh.NewHerald(mesh.HeraldConfig{
+		ID: f.id, Aliases: m.aliases, Members: func() []mesh.Member { return alive(f.cluster) },
+		Client: f.client, Verifier: f.verifier, Tell: f.tellAliases, Log: m.log,
+	})
 	return f, nil
+}
+
+// aliasMessage is the name by which gossip carries what a herald tells.
+const aliasMessage = "aliases"
+
+// tellAliases waits no longer than gossip needs to start: what is not told now is told again.
+func (f *fellows) tellAliases(ctx context.Context, message []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return f.cluster.Broadcast(ctx, aliasMessage, message)
 }
 
 // alive lists the members to follow.
@@ -179,12 +199,26 @@ func (m *membership) relay(ctx context.Context, f *fellows) error {
 			return nil
 		case <-m.news:
 			f.publisher.Changed()
-		case _, ok := <-events:
+		case e, ok := <-events:
 			if !ok {
 				return nil
 			}
+			if e.Kind == serf.KindMessage {
+				f.hear(e)
+				continue
+			}
 			m.spread(f)
+			if e.Kind == serf.KindJoined {
+				f.herald.Met(e.Member.ID)
+			}
 		}
+	}
+}
+
+// hear passes a message on to whom it is for.
+func (f *fellows) hear(e serf.Event) {
+	if e.Name == aliasMessage {
+		f.herald.Hear(e.Payload)
 	}
 }
 

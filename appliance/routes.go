@@ -22,12 +22,14 @@ func (a *Appliance) mountStatus(e *echo.Echo) {
 	e.GET("/api/logs", a.trusted(a.getLogs))
 }
 
+var errNotAllowed = &gateway.Error{Status: http.StatusForbidden, Type: "permission_error", Code: "not_allowed",
+	Message: "only the commands of this machine may do this: use 'viiwork' there"}
+
 // trusted lets only the node's own socket through.
 func (a *Appliance) trusted(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if !fromSocket(c.Request()) {
-			return &gateway.Error{Status: http.StatusForbidden, Type: "permission_error", Code: "not_allowed",
-				Message: "only the commands of this machine may do this: use 'viiwork' there"}
+			return errNotAllowed
 		}
 		return next(c)
 	}

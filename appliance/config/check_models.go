@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -196,12 +197,15 @@ func divisors(n int) string {
 	return strings.Join(list, ", ")
 }
 
+// aliasName is what the mesh accepts.
+var aliasName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+
 func (k *checker) aliases() {
 	for _, name := range slices.Sorted(maps.Keys(k.c.Aliases)) {
 		target, key := k.c.Aliases[name], "aliases."+name
 		switch {
-		case name == "" || len(name) > maxModelName || hasControl(name):
-			k.bad(key, "an alias is 1 to %d bytes without control characters: rename it", maxModelName)
+		case !aliasName.MatchString(name) || len(name) > maxModelName:
+			k.bad(key, "an alias is 1 to %d of a-z, A-Z, 0-9 and ._:/@+-, and begins with a letter or a digit: rename it", maxModelName)
 		case target == "" || len(target) > maxModelName || hasControl(target):
 			k.bad(key, "the target is no name of a model: write one")
 		case target == name:

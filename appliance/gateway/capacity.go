@@ -14,7 +14,8 @@ type fleetCapacityDoc struct {
 }
 
 type fleetCapacityModel struct {
-	Name string `json:"name"`
+	Name    string `json:"name"`
+	AliasOf string `json:"alias_of,omitempty"`
 	fleetCapacityFigures
 	Queued *int                `json:"queued,omitempty"`
 	Hosts  []fleetCapacityHost `json:"hosts"`
@@ -53,21 +54,23 @@ func figures(slots, free *int, context int) fleetCapacityFigures {
 // fleetCapacity tells a consumer how many requests it may have under way at one time.
 func (g *Gateway) fleetCapacity(c echo.Context) error {
 	doc := fleetCapacityDoc{View: g.cfg.Node, StaleAfter: g.cfg.StaleAfter.Seconds(), Models: []fleetCapacityModel{}}
-	wanted := c.QueryParam("model")
-	for _, m := range g.fleet() {
-		if wanted == "" || wanted == m.name {
-			doc.Models = append(doc.Models, g.capacityOf(m))
+	models := g.fleet() // without aliases, or what they lead to would count twice
+	if wanted := c.QueryParam("model"); wanted != "" {
+		m, ok := g.find(wanted)
+		if !ok {
+			return g.unknownModel(wanted)
 		}
+		models = []fleetModel{m}
 	}
-	if wanted != "" && len(doc.Models) == 0 {
-		return g.unknownModel(wanted)
+	for _, m := range models {
+		doc.Models = append(doc.Models, g.capacityOf(m))
 	}
 	return c.JSON(http.StatusOK, doc)
 }
 
 func (g *Gateway) capacityOf(m fleetModel) fleetCapacityModel {
 	slots, free := m.totals()
-	out := fleetCapacityModel{Name: m.name, fleetCapacityFigures: figures(slots, free, m.context())}
+	out := fleetCapacityModel{Name: m.name, AliasOf: m.aliasOf, Hosts: []fleetCapacityHost{}, fleetCapacityFigures: figures(slots, free, m.context())}
 	for _, h := range m.hosts {
 		host := fleetCapacityHost{
 			Node: h.node, API: h.addr, fleetCapacityFigures: figures(h.slots, h.free, h.context), AgeMS: h.age.Milliseconds(), Stale: h.stale,

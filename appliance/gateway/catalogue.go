@@ -25,7 +25,7 @@ func (g *Gateway) modelInfo(c echo.Context) error {
 		Info   info   `json:"model_info"`
 	}
 	list := []item{}
-	for _, m := range g.fleet() {
+	for _, m := range g.listed() {
 		var size *int // null while it is not known
 		if n := m.context(); n > 0 {
 			size = &n
@@ -52,7 +52,7 @@ func (g *Gateway) catalogue(c echo.Context) error {
 		Limit       limit  `json:"limit"` // 0 = not known, which is how that client reads it
 	}
 	models := map[string]item{}
-	for _, m := range g.fleet() {
+	for _, m := range g.listed() {
 		size := m.context()
 		models[m.name] = item{ID: m.name, Name: m.name, Released: g.born.UTC().Format("2006-01-02"), Temperature: true, ToolCall: true, Limit: limit{size, size}}
 	}

@@ -87,10 +87,11 @@ func (r *payloadReader) Close() error { return nil }
 
 // edited turns a client's body into what the engine gets on a streaming route: always a stream with progress reports,
 // because llama-server notices a lost client only in a stream and in a prefill only between its reports; never the
-// client's choice of a slot, which is the engine's to make; the usage chunk when the answer is put together here.
+// client's choice of a slot, which is the engine's to make; the usage chunk when the answer is put together here;
+// the model in the place of its alias.
 func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 	if !rt.streams() {
-		return newPayload(body, 0, "", nil)
+		return newPayload(body, 0, "", f.renamed())
 	}
 	usage := !stream && (rt.kind == kindChat || rt.kind == kindCompletions)
 	var have [keyMetadata + 1]bool
@@ -98,6 +99,10 @@ func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 	for _, m := range f.seen[:f.count] {
 		have[m.key] = true
 		switch m.key {
+		case keyModel:
+			if f.rename != "" {
+				repl = append(repl, replacement{m.val, f.rename})
+			}
 		case keyStream, keyReturnProgress:
 			repl = append(repl, replacement{m.val, "true"})
 		case keyIDSlot:
@@ -122,6 +127,16 @@ func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 		insert = insert[:len(insert)-1]
 	}
 	return newPayload(body, f.open, insert, repl)
+}
+
+// renamed are the replacements that name the model an alias stands for.
+func (f *facts) renamed() (repl []replacement) {
+	for _, m := range f.seen[:f.count] {
+		if m.key == keyModel && f.rename != "" {
+			repl = append(repl, replacement{m.val, f.rename})
+		}
+	}
+	return repl
 }
 
 const includeUsage = `{"include_usage":true}`

@@ -72,6 +72,8 @@ type facts struct {
 	seen  [24]member
 	count int
 	full  bool // there were more than seen can hold
+
+	rename string // JSON text to stand for the model's name, "" = as the client wrote it
 }
 
 // scan reads the facts of a body. Its errors are the client's.

@@ -14,8 +14,9 @@ import (
 
 // fleetModel is a model with all nodes that have it.
 type fleetModel struct {
-	name  string
-	hosts []fleetHost
+	name    string
+	hosts   []fleetHost
+	aliasOf string // the model it is an alias of; "" = it is a model
 }
 
 // fleetHost is a node that has a model. A figure that is not known is nil or 0: an old one is not known.
@@ -37,7 +38,7 @@ func (g *Gateway) fleet() []fleetModel {
 	at := map[string]int{}
 	for _, m := range g.cfg.Engine.Snapshot() {
 		at[m.Model.Name] = len(all)
-		all = append(all, fleetModel{m.Model.Name, []fleetHost{g.ownHost(m)}})
+		all = append(all, fleetModel{name: m.Model.Name, hosts: []fleetHost{g.ownHost(m)}})
 	}
 	others := map[string][]fleetHost{}
 	for _, n := range g.members() {
@@ -50,7 +51,7 @@ func (g *Gateway) fleet() []fleetModel {
 			all[i].hosts = append(all[i].hosts, others[name]...)
 			continue
 		}
-		all = append(all, fleetModel{name, others[name]})
+		all = append(all, fleetModel{name: name, hosts: others[name]})
 	}
 	return all
 }
@@ -159,7 +160,7 @@ func plus(sum, v *int) *int {
 // Warnings names what is wrong between the models of the mesh: one name for different files is served as it is, since
 // the owner may mean it, but answers will differ.
 func (g *Gateway) Warnings() []status.Warning {
-	warnings := []status.Warning{}
+	warnings := append([]status.Warning{}, g.aliasWarnings()...)
 	for _, m := range g.fleet() {
 		nodes := map[string][]string{}
 		for _, h := range m.hosts {

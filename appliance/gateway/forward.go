@@ -100,7 +100,7 @@ func (k *call) passedOn(s seat) mesh.Forward {
 	if row.Task != "" {
 		h.Set(headTask, row.Task)
 	}
-	if printable(k.model) {
+	if printable(k.model) || k.alias != "" {
 		h.Set(headModel, k.model)
 	}
 	return mesh.Forward{Path: k.rt.path, Query: k.query, Header: h, Body: k.body.bytes}

@@ -39,6 +39,8 @@ type Config struct {
 	StaleAfter time.Duration // how long a member's word is believed, to be shown; 0 = 3 s
 	// Digest tells a model file's digest, "" = unknown; nil = all are.
 	Digest func(model string) string
+	// Aliases maps each further name to its model. What it gives is not changed, neither by it later on; nil = none.
+	Aliases func() map[string]string
 }
 
 // Gateway answers inference requests. See the package comment.

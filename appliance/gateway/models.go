@@ -26,10 +26,11 @@ type modelItem struct {
 
 // modelDetail says where a model is. Figures that are not known yet are absent.
 type modelDetail struct {
-	State string      `json:"state"` // the best of its hosts'
-	Slots *int        `json:"slots,omitempty"`
-	Free  *int        `json:"free,omitempty"`
-	Hosts []modelHost `json:"hosts"`
+	AliasOf string      `json:"alias_of,omitempty"` // the model, where this is an alias
+	State   string      `json:"state"`              // the best of its hosts', missing where no node has it
+	Slots   *int        `json:"slots,omitempty"`
+	Free    *int        `json:"free,omitempty"`
+	Hosts   []modelHost `json:"hosts"`
 }
 
 type modelHost struct {
@@ -44,7 +45,7 @@ type modelHost struct {
 
 func (g *Gateway) listModels(c echo.Context) error {
 	list := modelList{Object: "list", Data: []modelItem{}}
-	for _, m := range g.fleet() {
+	for _, m := range g.listed() {
 		list.Data = append(list.Data, g.modelItem(m))
 	}
 	return c.JSON(http.StatusOK, list)
@@ -53,10 +54,8 @@ func (g *Gateway) listModels(c echo.Context) error {
 // getModel answers for one id, which may hold slashes, plain or as %2F.
 func (g *Gateway) getModel(c echo.Context) error {
 	id := strings.TrimPrefix(c.Request().URL.Path, "/v1/models/")
-	for _, m := range g.fleet() {
-		if m.name == id {
-			return c.JSON(http.StatusOK, g.modelItem(m))
-		}
+	if m, ok := g.find(id); ok {
+		return c.JSON(http.StatusOK, g.modelItem(m))
 	}
 	return g.unknownModel(id)
 }
@@ -64,6 +63,7 @@ func (g *Gateway) getModel(c echo.Context) error {
 func (g *Gateway) modelItem(m fleetModel) modelItem {
 	item := modelItem{ID: m.name, Object: "model", Created: g.born.Unix(), OwnedBy: "viiwork", Context: m.context()}
 	item.Viiwork.Slots, item.Viiwork.Free = m.totals()
+	item.Viiwork.AliasOf, item.Viiwork.Hosts = m.aliasOf, []modelHost{}
 	best := -1
 	for i, h := range m.hosts {
 		if best < 0 || rank(engine.State(h.state)) < rank(engine.State(m.hosts[best].state)) {
@@ -76,7 +76,9 @@ func (g *Gateway) modelItem(m fleetModel) modelItem {
 		}
 		item.Viiwork.Hosts = append(item.Viiwork.Hosts, host)
 	}
-	item.Viiwork.State = m.hosts[best].state
+	if item.Viiwork.State = "missing"; best >= 0 {
+		item.Viiwork.State = m.hosts[best].state
+	}
 	return item
 }
 
@@ -107,8 +109,10 @@ func rank(s engine.State) int {
 func (g *Gateway) unknownModel(name string) *Error {
 	e := &Error{Status: http.StatusNotFound, Code: "model_not_found", Param: "model"}
 	var names []string
-	for _, m := range g.fleet() {
-		names = append(names, m.name)
+	for _, m := range g.listed() {
+		if len(m.hosts) > 0 {
+			names = append(names, m.name)
+		}
 	}
 	near := ""
 	if len(name) <= maxModelName {

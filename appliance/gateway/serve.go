@@ -39,7 +39,8 @@ type call struct {
 	body   body
 	facts  facts
 	model  string
-	stream bool // the client wants events
+	alias  string // the body's name for it, "" = its own
+	stream bool   // the client wants events
 	query  string
 	pinned bool     // to this node
 	host   string   // id of the member it is pinned to; "" = none
@@ -92,7 +93,7 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 		}
 		k.open()
 		defer k.close()
-		return k.finish(k.run())
+		return k.finish(k.throughAlias(k.run()))
 	}
 }
 
@@ -109,6 +110,7 @@ func (k *call) decode() (err error) {
 		return err
 	}
 	k.stream = k.stream && k.rt.streams()
+	k.resolve()
 	var key string
 	key, k.source = k.g.sessionKey(k.c.Request().Header, b, &k.facts)
 	k.session = k.g.digest(key)
@@ -125,7 +127,7 @@ func (k *call) open() {
 		task = ""
 	}
 	k.row = k.g.ledger.add(status.Request{
-		ID: k.id, Time: k.start, Entry: origin, Path: k.rt.path, Model: k.model,
+		ID: k.id, Time: k.start, Entry: origin, Path: k.rt.path, Model: k.model, Alias: k.alias,
 		Session: k.session, KeySource: k.source, State: stateQueued, Task: task,
 	}, k.cancel)
 	k.ans = newAnswer(k.c)

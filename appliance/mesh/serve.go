@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -34,7 +33,7 @@ type stream struct{ end context.CancelFunc }
 
 // ServeHTTP answers GET /v1/capacity, and with ?watch=1 goes on with every change.
 func (p *Publisher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	peer, who, err := p.admit(r)
+	peer, who, err := p.cfg.Verifier.admit(r)
 	if err != nil {
 		p.logRefusal(r, err)
 		WriteRefusal(w, err)
@@ -67,21 +66,6 @@ func (p *Publisher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", typeReport)
 	_, _ = w.Write(e.document(peer.Wire)) // the asker may have gone
-}
-
-// admit says who asks. In a secured mesh only members may; in another one, anybody may without a signature, and is told
-// apart by address.
-func (p *Publisher) admit(r *http.Request) (Peer, string, error) {
-	peer, err := p.cfg.Verifier.Check(r)
-	if err == nil {
-		return peer, "id " + peer.ID, nil
-	}
-	var refused *Refusal
-	if errors.As(err, &refused) && refused.Code == codeUnsigned && !p.cfg.Verifier.cfg.Keys.Secured() {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		return Peer{Wire: Wire}, "addr " + host, nil
-	}
-	return Peer{}, "", err
 }
 
 // stream writes an edition, and then each newer one, and beats in between, until the follower or the node goes.

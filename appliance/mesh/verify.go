@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -102,6 +103,20 @@ func (v *Verifier) Check(r *http.Request) (Peer, error) {
 		return refuse(codeHops)
 	}
 	return Peer{ID: s.from, Wire: s.wire, Forwarded: len(r.Header[headerHop]) == 1, digest: s.digest}, nil
+}
+
+// admit says who asks for what members tell each other. In a secured mesh only members may; in another one, anybody may
+// without a signature, and is told apart by address.
+func (v *Verifier) admit(r *http.Request) (peer Peer, who string, err error) {
+	if peer, err = v.Check(r); err == nil {
+		return peer, "id " + peer.ID, nil
+	}
+	var refused *Refusal
+	if errors.As(err, &refused) && refused.Code == codeUnsigned && !v.cfg.Keys.Secured() {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return Peer{Wire: Wire}, "addr " + host, nil
+	}
+	return Peer{}, "", err
 }
 
 // keyOf finds the accepted key that made the signature, nil if none did.

@@ -83,6 +83,7 @@ type Request struct {
 	Backend         string    `json:"backend"`
 	Path            string    `json:"path"`
 	Model           string    `json:"model"`
+	Alias           string    `json:"alias"` // the client's name for it, "" = the model's own
 	Session         string    `json:"session"`
 	KeySource       string    `json:"key_source"` // the header's or field's name, "prefix" or "none"
 	Reason          string    `json:"reason"`     // as X-Viiwork-Route
@@ -118,8 +119,13 @@ type ClusterModel struct {
 	Hosts []string `json:"hosts"` // names of nodes
 }
 
-// Alias is a second name of a model.
+// Alias is a second name of a model, known to the whole mesh.
 type Alias struct {
-	Name   string `json:"name"`
-	Target string `json:"target"`
+	Name    string    `json:"name"`
+	Target  string    `json:"target"`         // the model
+	Prev    string    `json:"prev,omitempty"` // the model before
+	Version uint64    `json:"version"`        // changes of the name so far, 0 = proposed by a configuration
+	Node    string    `json:"node"`           // who wrote it: a node's name, the id of one that is not known
+	Time    time.Time `json:"time"`
+	State   string    `json:"state"` // ok; shadowed (a model has the name); dangling (no node has the model); removed
 }

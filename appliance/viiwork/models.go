@@ -17,10 +17,11 @@ type listedModel struct {
 	ID      string `json:"id"`
 	Context int    `json:"context_length"`
 	Viiwork struct {
-		State string      `json:"state"`
-		Slots *int        `json:"slots"` // nil = not known
-		Free  *int        `json:"free"`
-		Hosts []modelHost `json:"hosts"`
+		AliasOf string      `json:"alias_of"` // "" = it is a model
+		State   string      `json:"state"`
+		Slots   *int        `json:"slots"` // nil = not known
+		Free    *int        `json:"free"`
+		Hosts   []modelHost `json:"hosts"`
 	} `json:"viiwork"`
 }
 
@@ -51,7 +52,7 @@ func drawModels(list modelList, bold bool) *bytes.Buffer {
 	for _, m := range list.Data {
 		for _, h := range m.Viiwork.Hosts {
 			if h.AgeMS == nil {
-				t.add(m.ID, orDash(h.State), freeWord(h.Free, h.Slots), number(h.Context))
+				t.add(m.title(), orDash(h.State), freeWord(h.Free, h.Slots), number(h.Context))
 			}
 		}
 	}
@@ -79,10 +80,18 @@ func drawMeshModels(list modelList, bold bool) *bytes.Buffer {
 		for _, h := range m.Viiwork.Hosts {
 			hosts = append(hosts, hostWord(h))
 		}
-		t.add(m.ID, orDash(m.Viiwork.State), freeWord(m.Viiwork.Free, m.Viiwork.Slots), number(m.Context), orDash(strings.Join(hosts, ", ")))
+		t.add(m.title(), orDash(m.Viiwork.State), freeWord(m.Viiwork.Free, m.Viiwork.Slots), number(m.Context), orDash(strings.Join(hosts, ", ")))
 	}
 	t.draw(out)
 	return out
+}
+
+// title tells an alias from a model.
+func (m listedModel) title() string {
+	if m.Viiwork.AliasOf == "" {
+		return m.ID
+	}
+	return m.ID + " (alias of " + m.Viiwork.AliasOf + ")"
 }
 
 // hostWord is a host with its free slots, or with why it has none to give.

@@ -99,6 +99,12 @@ func (n *node) unreachable(err error) error {
 	return fmt.Errorf("asking the node at %s: %w", n.socket, err)
 }
 
+// refused is a node's own no, in its words.
+type refused struct {
+	status int
+	error
+}
+
 // refusal is a node's own error answer.
 func refusal(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -108,9 +114,9 @@ func refusal(resp *http.Response) error {
 		} `json:"error"`
 	}
 	if json.Unmarshal(text, &answer) != nil || answer.Error.Message == "" {
-		return fmt.Errorf("the node answered %s", resp.Status)
+		return &refused{resp.StatusCode, fmt.Errorf("the node answered %s", resp.Status)}
 	}
-	return errors.New(strings.TrimSpace(answer.Error.Message))
+	return &refused{resp.StatusCode, errors.New(strings.TrimSpace(answer.Error.Message))}
 }
 
 // read fetches a JSON document whole.

@@ -42,7 +42,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.demoCommand(),
 		c.statusCommand(), c.modelsCommand(), c.logsCommand(), c.drainCommand(),
-		c.joinCodeCommand(),
+		c.aliasCommand(), c.joinCodeCommand(),
 		c.configCommand(), c.doctorCommand(),
 		c.versionCommand(), c.completionCommand(), c.manCommand(),
 	)

@@ -22,17 +22,17 @@ func (a *Aliases) merge(theirs []Alias) (gained, more bool) {
 		join(next, e)
 	}
 	a.trim(next)
-	digest := digestOf(next)
-	more = digest != digestOf(told)
-	if digest == a.view.Load().digest {
-		return false, more
+	before := a.view.Load().digest
+	if maps.Equal(next, a.entries) {
+		return false, before != digestOf(told)
 	}
 	if err := a.store(next); err != nil { // it holds until the next start, and comes again from the others then
 		a.cfg.Log.Error("the aliases of the mesh are not stored", "error", err)
 	}
 	a.entries = next
 	a.show()
-	return true, more
+	digest := a.view.Load().digest
+	return digest != before, digest != digestOf(told)
 }
 
 // purge forgets what was removed long ago.

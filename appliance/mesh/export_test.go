@@ -64,3 +64,34 @@ func Beat(t *Table) { t.clock.beat() }
 
 // Hear makes a member of t say r.
 func Hear(t *Table, id string, r *Report) { t.hear(id, r) }
+
+// What tests of aliases may look at.
+const (
+	MaxLiving     = maxLiving
+	MaxAliases    = maxAliases
+	MaxAliasBytes = maxAliasBytes
+	KeepRemoved   = keepRemoved
+	TellEvery     = tellEvery
+)
+
+// Merge is Aliases.merge.
+func (a *Aliases) Merge(theirs []Alias) (gained, more bool) { return a.merge(theirs) }
+
+// Purge is Aliases.purge.
+func (a *Aliases) Purge() { a.purge() }
+
+// All gives every entry, removed ones too.
+func (a *Aliases) All() []Alias {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return sorted(a.entries)
+}
+
+// Digest is what a node tells of its table.
+func (a *Aliases) Digest() [32]byte { return a.view.Load().digest }
+
+// Document is what a node answers with.
+func (a *Aliases) Document() []byte { return a.view.Load().document }
+
+// ReadAliases is readAliases.
+var ReadAliases = readAliases

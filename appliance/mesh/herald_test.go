@@ -1,0 +1,364 @@
+package mesh_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"viiwork/appliance/mesh"
+)
+
+// town is some nodes with aliases, on a network in memory that can be cut in two, with a gossip that can be deaf.
+type town struct {
+	t     testing.TB
+	nodes []*townsman
+
+	mu   sync.Mutex
+	side map[string]int // who is on which side of a cut
+	deaf bool           // messages are lost
+}
+
+type townsman struct {
+	*node
+	aliases *mesh.Aliases
+	herald  *mesh.Herald
+	asked   atomic.Int64 // for its table
+	answer  atomic.Pointer[http.HandlerFunc]
+}
+
+// newTown starts n nodes that have met.
+func newTown(t testing.TB, n int) *town {
+	w, web := &town{t: t, side: map[string]int{}}, newNetwork()
+	k := keys(t, mesh.KeyConfig{Secret: secret})
+	for i := range n {
+		m := member(i + 1)
+		man := &townsman{aliases: mesh.NewAliases(mesh.AliasesConfig{})}
+		man.aliases.Load()
+		man.aliases.Join(m.ID)
+		man.node = newNode(t, m, k, func(ctx context.Context, network, addr string) (net.Conn, error) {
+			for _, other := range w.nodes {
+				if other.Addr == addr && !w.meets(m.ID, other.ID) {
+					return nil, errors.New("no route")
+				}
+			}
+			return web.DialContext(ctx, network, addr)
+		})
+		man.members = func() []mesh.Member { return w.seenBy(m.ID) }
+		man.handler = http.HandlerFunc(man.serve)
+		w.nodes = append(w.nodes, man)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, man := range w.nodes {
+		man.start(web.listen(man.Addr))
+		man.herald = mesh.NewHerald(mesh.HeraldConfig{
+			ID: man.ID, Aliases: man.aliases, Members: man.members, Client: man.client, Verifier: man.verifier,
+			Tell: func(_ context.Context, message []byte) error { w.gossip(man.ID, message); return nil },
+		})
+	}
+	for _, man := range w.nodes {
+		wg.Go(func() { check(t, man.herald.Run(ctx)) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		for _, man := range w.nodes {
+			man.stop()
+		}
+	})
+	return w
+}
+
+func (m *townsman) serve(w http.ResponseWriter, r *http.Request) {
+	m.asked.Add(1)
+	if answer := m.answer.Load(); answer != nil {
+		(*answer)(w, r)
+		return
+	}
+	m.herald.ServeHTTP(w, r)
+}
+
+func (w *town) meets(a, b string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.side[a] == w.side[b]
+}
+
+func (w *town) seenBy(id string) (seen []mesh.Member) {
+	for _, other := range w.nodes {
+		if w.meets(id, other.ID) {
+			seen = append(seen, other.Member)
+		}
+	}
+	return seen
+}
+
+func (w *town) gossip(from string, message []byte) {
+	w.mu.Lock()
+	deaf := w.deaf
+	w.mu.Unlock()
+	for _, other := range w.nodes {
+		if !deaf && w.meets(from, other.ID) {
+			other.herald.Hear(message)
+		}
+	}
+}
+
+// cut puts the first n nodes on one side and the rest on the other; 0 heals the network, and the two sides meet.
+func (w *town) cut(n int) {
+	w.mu.Lock()
+	for i, man := range w.nodes {
+		if w.side[man.ID] = 0; i < n {
+			w.side[man.ID] = 1
+		}
+	}
+	w.mu.Unlock()
+	if n > 0 {
+		return
+	}
+	for _, man := range w.nodes {
+		for _, other := range w.nodes {
+			man.herald.Met(other.ID)
+		}
+	}
+}
+
+// leads checks where the name leads at all nodes; "" = nowhere.
+func (w *town) leads(name, target string) {
+	w.t.Helper()
+	for _, man := range w.nodes {
+		if got := man.aliases.Targets()[name]; got != target {
+			w.t.Errorf("at %s %s leads to %q, not to %q", man.Name, name, got, target)
+		}
+	}
+}
+
+func (w *town) set(i int, name, target string) {
+	w.t.Helper()
+	if _, err := w.nodes[i].aliases.Set(name, target); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// inTown plays f in a town of n nodes whose time is its own.
+func inTown(t *testing.T, n int, f func(t *testing.T, w *town)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t, n)
+		time.Sleep(10 * time.Second)
+		f(t, w)
+	})
+}
+
+// TestAliasIsKnownEverywhereAtOnce, whoever sets it, and its removal as well.
+func TestAliasIsKnownEverywhereAtOnce(t *testing.T) {
+	inTown(t, 8, func(t *testing.T, w *town) {
+		for i := range w.nodes {
+			w.set(i, "coder", fmt.Sprint("m", i))
+			time.Sleep(time.Second)
+			w.leads("coder", fmt.Sprint("m", i))
+		}
+		for i := range 20 { // without a pause
+			w.set(3, fmt.Sprint("quick", i), "m")
+		}
+		time.Sleep(time.Second)
+		for i := range 20 {
+			w.leads(fmt.Sprint("quick", i), "m")
+		}
+		must(t)(w.nodes[5].aliases.Remove("coder"))
+		time.Sleep(time.Second)
+		w.leads("coder", "")
+	})
+}
+
+// TestPartitionsThatSetOneNameAgreeAfterwards: on the same, and on all else that either side did.
+func TestPartitionsThatSetOneNameAgreeAfterwards(t *testing.T) {
+	inTown(t, 5, func(t *testing.T, w *town) {
+		w.set(0, "coder", "m0")
+		w.set(0, "gone", "m0")
+		time.Sleep(time.Second)
+		w.cut(2)
+		w.set(0, "coder", "left")
+		w.set(4, "coder", "right")
+		w.set(1, "only-left", "m1")
+		w.set(3, "only-right", "m3")
+		must(t)(w.nodes[2].aliases.Remove("gone"))
+		time.Sleep(5 * time.Minute)
+		if l, r := w.nodes[1].aliases.Targets()["coder"], w.nodes[2].aliases.Targets()["coder"]; l != "left" || r != "right" {
+			t.Fatalf("cut, the sides have %q and %q", l, r)
+		}
+		w.cut(0)
+		time.Sleep(2 * time.Second)
+		w.leads("coder", "right") // of two with one version that of the greater id
+		w.leads("only-left", "m1")
+		w.leads("only-right", "m3")
+		w.leads("gone", "")
+		w.set(0, "coder", "left")
+		time.Sleep(time.Second)
+		w.leads("coder", "left")
+	})
+}
+
+// TestLostMessagesAreMadeUpForWithinAMinute: the digest is told again although nothing has changed.
+func TestLostMessagesAreMadeUpForWithinAMinute(t *testing.T) {
+	inTown(t, 3, func(t *testing.T, w *town) {
+		w.mu.Lock()
+		w.deaf = true
+		w.mu.Unlock()
+		w.set(0, "coder", "m")
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		w.deaf = false
+		w.mu.Unlock()
+		if len(w.nodes[2].aliases.Targets()) > 0 {
+			t.Fatal("no message was lost: the test shows nothing")
+		}
+		time.Sleep(mesh.TellEvery + time.Second)
+		w.leads("coder", "m")
+	})
+}
+
+// TestTablesThatAreTheSameAreNotFetched: when nothing changes, nobody asks, however long and however many they are.
+func TestTablesThatAreTheSameAreNotFetched(t *testing.T) {
+	inTown(t, 6, func(t *testing.T, w *town) {
+		w.set(0, "coder", "m")
+		time.Sleep(10 * time.Second)
+		before := w.asked()
+		time.Sleep(10 * time.Minute)
+		if n := w.asked() - before; n > 0 {
+			t.Errorf("%d times within 10 minutes in which nothing changed", n)
+		}
+	})
+}
+
+func (w *town) asked() (n int64) {
+	for _, man := range w.nodes {
+		n += man.asked.Load()
+	}
+	return n
+}
+
+// TestMessagesWithoutEndAreHeldBack: whoever gossips can say that a member has news, and the member is asked all the same
+// about twice a second, once at a time; what is no message is nothing.
+func TestMessagesWithoutEndAreHeldBack(t *testing.T) {
+	inTown(t, 2, func(t *testing.T, w *town) {
+		w.set(0, "coder", "m")
+		time.Sleep(time.Second)
+		a, b := w.nodes[0], w.nodes[1]
+		before := b.asked.Load()
+		for i := range 10000 {
+			a.herald.Hear(append([]byte(fmt.Sprintf("%032d", i)), b.ID...))
+			a.herald.Hear([]byte("short"))
+			a.herald.Hear(append(make([]byte, 32), "no member"...))
+			a.herald.Hear(append(make([]byte, 32), a.ID...))
+			a.herald.Hear(append(make([]byte, 32), strings.Repeat("x", 400)...))
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		if n := b.asked.Load() - before; n == 0 || n > 25 {
+			t.Errorf("asked %d times within 10 s", n)
+		}
+		w.set(1, "coder", "n")
+		time.Sleep(time.Second)
+		w.leads("coder", "n")
+	})
+}
+
+// TestHostileTableDoesNoHarm: too many, too long, never ending or no table at all, and what is impossible in one.
+func TestHostileTableDoesNoHarm(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"10,000":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document(t, hostile(10000, nil))) },
+		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"an error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://10.0.0.1:8086/", http.StatusFound)
+		},
+		"no end": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		},
+		"silence": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"impossible": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(document(t, hostile(1000, func(i int, e *mesh.Alias) {
+				e.Name, e.Version = strangeNames[i%len(strangeNames)], ^uint64(0)
+			})))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inTown(t, 3, func(t *testing.T, w *town) {
+				w.set(0, "coder", "m")
+				time.Sleep(time.Second)
+				rogue := w.nodes[2]
+				rogue.answer.Store(&answer)
+				for i := range 100 {
+					w.gossip(rogue.ID, append([]byte(fmt.Sprintf("%032d", i)), rogue.ID...))
+				}
+				time.Sleep(time.Second)
+				w.set(1, "other", "m")
+				time.Sleep(time.Second)
+				for _, man := range w.nodes[:2] {
+					if got := man.aliases.Targets(); len(got) != 2 || got["coder"] != "m" || got["other"] != "m" {
+						t.Errorf("%s has %v", man.Name, got)
+					}
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestAliasesAreForMembers in a secured mesh; in an open one for everybody. Who has the same is told so, without the table.
+func TestAliasesAreForMembers(t *testing.T) {
+	for _, c := range []struct {
+		cfg            mesh.KeyConfig
+		signed         bool
+		method, header string
+		want           int
+	}{
+		{mesh.KeyConfig{Secret: secret}, false, "GET", "", 403},
+		{mesh.KeyConfig{Secret: secret}, true, "GET", "", 200},
+		{mesh.KeyConfig{Secret: secret}, true, "DELETE", "", 405},
+		{mesh.KeyConfig{}, false, "GET", "", 200},
+		{mesh.KeyConfig{}, false, "GET", "tag", 304},
+	} {
+		b := newNode(t, member(2), keys(t, c.cfg), nil)
+		b.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: b.ID, Keys: b.keys})
+		h := mesh.NewHerald(mesh.HeraldConfig{ID: b.ID, Aliases: mesh.NewAliases(mesh.AliasesConfig{}), Verifier: b.verifier})
+		first, r := newRecorded(h, "GET", "", nil), ""
+		if c.header != "" {
+			r = first.Header().Get("ETag")
+		}
+		var sign func(*http.Request)
+		if c.signed {
+			sign = sender(b, "n01", "")
+		}
+		if got := newRecorded(h, c.method, r, sign); got.Code != c.want {
+			t.Errorf("%+v: %d %s", c, got.Code, got.Body)
+		}
+	}
+}
+
+// newRecorded is the answer to one request.
+func newRecorded(h http.Handler, method, tag string, sign func(*http.Request)) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, "/v1/aliases", nil)
+	if tag != "" {
+		req.Header.Set("If-None-Match", tag)
+	}
+	if sign != nil {
+		sign(req)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	return w
+}

@@ -177,7 +177,7 @@ func document(t testing.TB, list []mesh.Alias) []byte {
 func TestAliasesAreBounded(t *testing.T) {
 	now := begun
 	a := table("n1", &now)
-	a.Merge(hostile(mesh.MaxLiving, func(i int, e *mesh.Alias) { e.Name = fmt.Sprint("own", i) }))
+	a.Merge(hostile(mesh.MaxLivingAliases, func(i int, e *mesh.Alias) { e.Name = fmt.Sprint("own", i) }))
 	if _, err := a.Set("one-more", "m"); err != mesh.ErrAliasesFull {
 		t.Errorf("one beyond the bound: %v", err)
 	}
@@ -201,7 +201,7 @@ func TestAliasesAreBounded(t *testing.T) {
 		if n, size := len(a.All()), len(a.Document()); n > mesh.MaxAliases || size > mesh.MaxAliasBytes {
 			t.Errorf("%s: %d entries, %d bytes", name, n, size)
 		}
-		for i := range mesh.MaxLiving {
+		for i := range mesh.MaxLivingAliases {
 			if name := fmt.Sprint("own", i); i != 2 && a.Targets()[name] == "" {
 				t.Fatalf("%s is gone", name)
 			}

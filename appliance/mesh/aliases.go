@@ -12,9 +12,9 @@ import (
 
 // Bounds of the aliases of a mesh.
 const (
-	maxLiving     = 1000    // that people may make
-	maxAliases    = 4000    // with the removed ones that are remembered
-	maxAliasBytes = 1 << 20 // of JSON, in the file and between nodes
+	MaxLivingAliases = 1000    // that people may make
+	maxAliases       = 4000    // with the removed ones that are remembered
+	maxAliasBytes    = 1 << 20 // of JSON, in the file and between nodes
 )
 
 // Reasons an alias is not changed.
@@ -125,7 +125,7 @@ func (a *Aliases) Set(name, target string) (Alias, error) {
 	}
 	return a.write(name, func(e Alias, known bool) (Alias, error) {
 		living := known && !e.Deleted
-		if !living && len(a.view.Load().living) >= maxLiving {
+		if !living && len(a.view.Load().living) >= MaxLivingAliases {
 			return e, ErrAliasesFull
 		}
 		if living && e.Target == target && e.Version > 0 {

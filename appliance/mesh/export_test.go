@@ -67,7 +67,6 @@ func Hear(t *Table, id string, r *Report) { t.hear(id, r) }
 
 // What tests of aliases may look at.
 const (
-	MaxLiving     = maxLiving
 	MaxAliases    = maxAliases
 	MaxAliasBytes = maxAliasBytes
 	KeepRemoved   = keepRemoved

@@ -96,14 +96,6 @@ func (g *Gateway) find(name string) (fleetModel, bool) {
 	return fleetModel{}, false
 }
 
-// model is the name that requests for m are counted under.
-func (m fleetModel) model() string {
-	if m.aliasOf != "" {
-		return m.aliasOf
-	}
-	return m.name
-}
-
 // UnknownModel is the error for a name that is neither a model nor an alias. It names the one that was probably meant.
 func (g *Gateway) UnknownModel(name string) error { return g.unknownModel(name) }
 

@@ -70,6 +70,17 @@ func TestRequestsRunThroughAnAlias(t *testing.T) {
 	}
 }
 
+// TestAnAliasMayStandForAnyModelsName, also for one that is not plain ASCII.
+func TestAnAliasMayStandForAnyModelsName(t *testing.T) {
+	t.Parallel()
+	const name = `org/modèle "七"`
+	f := fake(t, enginetest.Options{Slots: 2})
+	fl := newFleet(t, nil, spec{change: called("uni", name)}, spec{models: model(name, 2, f.URL())})
+	if r := fl.peers[0].post("/v1/messages", ask("", "uni", "")); r.status != 200 || r.head.Get("X-Viiwork-Node") != "b" {
+		t.Errorf("%d %v %s", r.status, r.head, r.body)
+	}
+}
+
 // TestOnlyTheModelsNameIsReplaced, wherever and however often it stands in the body.
 func TestOnlyTheModelsNameIsReplaced(t *testing.T) {
 	t.Parallel()

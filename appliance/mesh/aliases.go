@@ -19,7 +19,7 @@ const (
 
 // Reasons an alias is not changed.
 var (
-	ErrAliasName   = errors.New("an alias is 1 to 200 of the letters a to z, digits and ._:/@+-, and begins with a letter or a digit; what it leads to is the name of a model")
+	ErrAliasName   = errors.New("an alias is 1 to 200 of the letters a to z, digits and ._:/@+-, and begins with a letter or a digit; it leads to a model, by its name")
 	ErrAliasItself = errors.New("an alias cannot lead to itself: name a model")
 	ErrAliasesFull = errors.New("the mesh has as many aliases as it can: remove one that nobody needs with 'viiwork alias rm'")
 	ErrNoAlias     = errors.New("there is no such alias")

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// tellEvery is how often the digest is told without a change: a message may have been lost.
+	// tellEvery is how often the digest is told without a change, by whichever node comes to it first in tellEarly before
+	// that: a message may have been lost.
 	tellEvery = time.Minute
+	tellEarly = 10 * time.Second
 	// tellLate is the most that a node waits before it says that it knows more than somebody else: of many that do, the
 	// first one is enough.
 	tellLate = 300 * time.Millisecond
@@ -98,8 +100,8 @@ func (h *Herald) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tick := time.NewTicker(tellEvery)
-	defer tick.Stop()
+	due := time.NewTimer(untilReminder())
+	defer due.Stop()
 	h.late = time.NewTimer(0)
 	h.late.Stop()
 	defer h.late.Stop()
@@ -127,9 +129,10 @@ func (h *Herald) Run(ctx context.Context) error {
 			h.tell(ctx)
 		case <-h.late.C:
 			h.tell(ctx)
-		case <-tick.C:
+		case <-due.C:
 			h.cfg.Aliases.purge()
 			h.remind(ctx)
+			due.Reset(untilReminder())
 		}
 	}
 }
@@ -142,6 +145,8 @@ func (h *Herald) tell(ctx context.Context) {
 		h.cfg.Log.Debug("telling of the aliases", "error", err)
 	}
 }
+
+func untilReminder() time.Duration { return tellEvery - rand.N(tellEarly) }
 
 // remind tells again what there is, unless somebody has just done so.
 func (h *Herald) remind(ctx context.Context) {

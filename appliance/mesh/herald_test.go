@@ -2,6 +2,7 @@ package mesh_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +26,7 @@ type town struct {
 	mu   sync.Mutex
 	side map[string]int // who is on which side of a cut
 	deaf bool           // messages are lost
+	said int            // messages
 }
 
 type townsman struct {
@@ -32,6 +34,7 @@ type townsman struct {
 	aliases *mesh.Aliases
 	herald  *mesh.Herald
 	asked   atomic.Int64 // for its table
+	sent    atomic.Int64 // tables
 	answer  atomic.Pointer[http.HandlerFunc]
 }
 
@@ -84,7 +87,16 @@ func (m *townsman) serve(w http.ResponseWriter, r *http.Request) {
 		(*answer)(w, r)
 		return
 	}
+	tag := fmt.Sprintf("%q", base64.RawURLEncoding.EncodeToString(digest(m.aliases)))
+	if r.Header.Get("If-None-Match") != tag {
+		m.sent.Add(1)
+	}
 	m.herald.ServeHTTP(w, r)
+}
+
+func digest(a *mesh.Aliases) []byte {
+	d := a.Digest()
+	return d[:]
 }
 
 func (w *town) meets(a, b string) bool {
@@ -105,12 +117,19 @@ func (w *town) seenBy(id string) (seen []mesh.Member) {
 func (w *town) gossip(from string, message []byte) {
 	w.mu.Lock()
 	deaf := w.deaf
+	w.said++
 	w.mu.Unlock()
 	for _, other := range w.nodes {
 		if !deaf && w.meets(from, other.ID) {
 			other.herald.Hear(message)
 		}
 	}
+}
+
+func (w *town) messages() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said
 }
 
 // cut puts the first n nodes on one side and the rest on the other; 0 heals the network, and the two sides meet.
@@ -226,24 +245,52 @@ func TestLostMessagesAreMadeUpForWithinAMinute(t *testing.T) {
 	})
 }
 
-// TestTablesThatAreTheSameAreNotFetched: when nothing changes, nobody asks, however long and however many they are.
+// TestWhoKnowsMoreThanTheTellerSaysSo: a node that missed a change and tells what it has is put right at once.
+func TestWhoKnowsMoreThanTheTellerSaysSo(t *testing.T) {
+	inTown(t, 4, func(t *testing.T, w *town) {
+		w.mu.Lock()
+		w.deaf = true
+		w.mu.Unlock()
+		w.set(0, "coder", "m")
+		time.Sleep(6 * time.Second)
+		w.mu.Lock()
+		w.deaf = false
+		w.mu.Unlock()
+		digest := w.nodes[1].aliases.Digest()
+		w.gossip(w.nodes[1].ID, append(digest[:], w.nodes[1].ID...))
+		time.Sleep(2 * time.Second)
+		w.leads("coder", "m")
+	})
+}
+
+// TestTablesThatAreTheSameAreNotFetched: when nothing changes, nobody asks, of many one tells, and members that meet again
+// send each other no table.
 func TestTablesThatAreTheSameAreNotFetched(t *testing.T) {
 	inTown(t, 6, func(t *testing.T, w *town) {
 		w.set(0, "coder", "m")
 		time.Sleep(10 * time.Second)
-		before := w.asked()
+		sum := func(of func(*townsman) *atomic.Int64) (n int64) {
+			for _, man := range w.nodes {
+				n += of(man).Load()
+			}
+			return n
+		}
+		asked, sent := func(m *townsman) *atomic.Int64 { return &m.asked }, func(m *townsman) *atomic.Int64 { return &m.sent }
+		wereAsked, haveSaid := sum(asked), w.messages()
 		time.Sleep(10 * time.Minute)
-		if n := w.asked() - before; n > 0 {
-			t.Errorf("%d times within 10 minutes in which nothing changed", n)
+		if n := sum(asked) - wereAsked; n > 0 {
+			t.Errorf("asked %d times within 10 minutes in which nothing changed", n)
+		}
+		if n := w.messages() - haveSaid; n < 9 || n > 25 {
+			t.Errorf("told %d times within 10 minutes", n)
+		}
+		haveSent := sum(sent)
+		w.cut(0)
+		time.Sleep(10 * time.Second)
+		if n := sum(asked) - wereAsked; n < 30 || sum(sent) != haveSent {
+			t.Errorf("asked %d times, %d tables sent", n, sum(sent)-haveSent)
 		}
 	})
-}
-
-func (w *town) asked() (n int64) {
-	for _, man := range w.nodes {
-		n += man.asked.Load()
-	}
-	return n
 }
 
 // TestMessagesWithoutEndAreHeldBack: whoever gossips can say that a member has news, and the member is asked all the same

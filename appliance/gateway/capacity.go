@@ -28,7 +28,7 @@ type fleetCapacityHost struct {
 	Queued *int   `json:"queued,omitempty"`  // requests in its line, whichever node they came in by
 	WaitMS *int64 `json:"wait_ms,omitempty"` // until one more would have a slot
 	AgeMS  int64  `json:"age_ms"`            // since it last spoke
-	Stale bool  `json:"stale"`
+	Stale  bool   `json:"stale"`
 }
 
 // fleetCapacityFigures are absent while not known, never 0 then.

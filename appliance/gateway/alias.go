@@ -16,7 +16,7 @@ const headAlias = "X-Viiwork-Alias"
 func (k *call) resolve() {
 	named := k.model
 	if k.hop != nil {
-		if told := k.c.Request().Header.Get(headModel); told != "" && len(told) <= maxModelName {
+		if told := k.hop.model; told != "" && len(told) <= maxModelName {
 			k.model = told
 		}
 	} else if target, ok := k.g.aliasOf(named); ok {

@@ -121,7 +121,7 @@ func TestAnAliasTravelsWithTheClientsOwnBytes(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if string(body) != sent || head.Get("X-Viiwork-Model") != "org/m" {
+	if string(body) != sent || head.Get("X-Viiwork-Model") != "org%2Fm" {
 		t.Errorf("%s\n%v", body, head)
 	}
 }

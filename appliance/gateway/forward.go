@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -100,9 +101,7 @@ func (k *call) passedOn(s seat) mesh.Forward {
 	if row.Task != "" {
 		h.Set(headTask, row.Task)
 	}
-	if printable(k.model) || k.alias != "" {
-		h.Set(headModel, k.model)
-	}
+	h.Set(headModel, url.PathEscape(k.model))
 	return mesh.Forward{Path: k.rt.path, Query: k.query, Header: h, Body: k.body.bytes}
 }
 

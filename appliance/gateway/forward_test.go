@@ -287,3 +287,20 @@ func TestALongBodyGoesThroughAHop(t *testing.T) {
 		t.Errorf("%d of %d bytes arrived", size, len(pad))
 	}
 }
+
+// TestAModelOfAnyNameHasItsSeat: the seat is granted for a model and redeemed for that one, however its name is written.
+func TestAModelOfAnyNameHasItsSeat(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Qwen 3 (größte)/模型 ", "50%25"} {
+		f := fake(t, enginetest.Options{Slots: 1})
+		fl := newFleet(t, nil, spec{}, spec{models: model(name, 1, f.URL())})
+		a, b := fl.peers[0], fl.peers[1]
+		if r := a.post("/v1/chat/completions", chat(name, "hi", "")); r.status != 200 {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		b.until("the seat is free", func() bool { return b.free() == 1 })
+		if rows := b.g.Requests(10); len(rows) != 1 || rows[0].Model != name {
+			t.Errorf("%+v", rows)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -23,6 +24,7 @@ type hop struct {
 	reason route.Reason
 	task   string
 	entry  string        // id of the member
+	model  string        // what it is to run on; "" = the body says
 	lease  *engine.Lease // granted for the request before it came, nil = none, or it is taken
 }
 
@@ -43,13 +45,14 @@ func (k *call) arrive() error {
 	if k.hop.origin == "" || len(k.hop.origin) > 64 || !printable(k.hop.origin) {
 		k.hop.origin = peer.ID
 	}
+	k.hop.model, _ = url.PathUnescape(r.Header.Get(headModel)) // what cannot be read is no model
 	h.Set(headOrigin, k.hop.origin)
 	if id := r.Header.Get(headID); isRequestID(id) {
 		k.id = id
 		h.Set(headID, id)
 	}
 	r.Body = verified{peer.VerifyBody(r.Body), r.Body}
-	model := r.Header.Get(headModel)
+	model := k.hop.model
 	if id := r.Header.Get(headLease); id != "" {
 		if lease, ok := own.Desk.Redeem(peer.ID, id, model); ok {
 			k.hop.lease = lease

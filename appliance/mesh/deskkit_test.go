@@ -28,7 +28,7 @@ type loft struct {
 	line    *engine.Line
 	tickets []*ticket // in the order in which they came, until they have a seat or left
 	held    map[*engine.Seat]bool
-	lent    int // grants so far
+	latest  string // backend of the last grant, from which the line goes round
 }
 
 func newLoft(t testing.TB, most, seats int, backends ...string) *loft {
@@ -81,7 +81,7 @@ func (l *loft) granted(w *engine.Waiter) {
 		l.t.Errorf("seat %s %d has two holders", w.Seat.Backend, w.Seat.N)
 	}
 	l.held[w.Seat] = true
-	l.lent++
+	l.latest = w.Seat.Backend
 	for i, t := range l.tickets {
 		if t.w == w {
 			l.tickets = slices.Delete(l.tickets, i, i+1)

@@ -111,6 +111,9 @@ func readAsk(body io.Reader) (Ask, error) {
 	if json.Unmarshal(data, &a) != nil || !a.inBounds() { // its bytes are a stranger's: they stay out of the error
 		return Ask{}, errAsk
 	}
+	if len(a.Backends) == 0 {
+		a.Backends = nil
+	}
 	return a, nil
 }
 

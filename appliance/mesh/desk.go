@@ -73,17 +73,20 @@ func (d *Desk[S]) sweep() {
 	now := d.now()
 	d.mu.Lock()
 	lapsed := d.book.lapse(now)
-	var lost freed[S]
-	for _, e := range d.book.silent(now, d.cfg.Table.heard) {
-		d.cfg.Log.Warn("a node has fallen silent: what it waits for and runs here is ended", "id", e.id, "asks", len(e.claims), "forwards", len(e.forwards))
-		lost.add(d.book.lose(e))
+	silent := d.book.silent(now, d.cfg.Table.heard)
+	lost := make([]freed[S], 0, len(silent))
+	for _, e := range silent {
+		lost = append(lost, d.book.lose(e))
 	}
 	d.mu.Unlock()
+	lapsed.giveUp(errOver)
 	if n := len(lapsed.seats); n > 0 {
 		d.cfg.Log.Debug("seats were granted and not used", "seats", n)
 	}
-	lapsed.giveUp(errOver)
-	lost.giveUp(ErrEntryLost)
+	for i, e := range silent {
+		lost[i].giveUp(ErrEntryLost)
+		d.cfg.Log.Warn("a node has fallen silent: what it waited for and ran here is ended", "id", e.id, "ended", len(lost[i].ends))
+	}
 }
 
 // Redeem gives the seat of a lease to the forward of entry whose signed headers have come. False: entry has no such

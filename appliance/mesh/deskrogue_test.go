@@ -182,7 +182,7 @@ func TestOwnersAnswerIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := rogue(t, func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path != "/v1/lease" {
-						http.Error(w, "no", 503)
+						http.Error(w, "no", http.StatusServiceUnavailable)
 						return
 					}
 					c.h(w, r)

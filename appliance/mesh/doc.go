@@ -4,17 +4,19 @@
 // The nouns: [Keys] come from the mesh's secret; a [Signer] puts its node's name and a signature on a request, a
 // [Verifier] checks those that arrive; a [Publisher] tells this node's capacity to whoever follows it; a [Watcher]
 // follows all other members and writes what they say into the [Table]; a [Client] carries one request to one member; a
-// [JoinCode] is what a new machine needs to come in; [Aliases] are the names that the whole mesh has for models, which a
-// [Herald] keeps the same everywhere.
+// [Desk] lends this node's seats to members that ask for one before they forward a request; a [JoinCode] is what a new
+// machine needs to come in; [Aliases] are the names that the whole mesh has for models, which a [Herald] keeps the same
+// everywhere.
 //
 // It promises: a request that was altered, replayed, meant for another node or signed with another secret is refused
 // before its body is read; what a node last said about itself is worth nothing after 3 s of silence, measured by this
-// machine's own clock; a forward is sent once, carries a mark and is never forwarded again; all that comes from a
-// member is bounded before it is believed; no secret, key or prompt is in an error, a log line or a warning.
+// machine's own clock; a forward is sent once, carries a mark and is never forwarded again; a seat has one holder, and is
+// free again when that one does not come for it or is no more; all that comes from a member is bounded before it is
+// believed; no secret, key, lease or prompt is in an error, a log line or a warning.
 //
 // It does not know who is alive (it is given the members), nor how they are reached (it is given a way to dial), nor
-// what a model is: a func tells this node's own capacity.
+// what a model is: a func tells this node's own capacity, another one gives its seats.
 //
-// All exported methods may be called from any goroutine. New starts nothing; the Run methods of Publisher, Watcher and
-// Herald own every lasting goroutine.
+// All exported methods may be called from any goroutine. New starts nothing; the Run methods of Publisher, Watcher,
+// Herald and Desk own every lasting goroutine.
 package mesh

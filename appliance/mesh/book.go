@@ -1,8 +1,12 @@
 package mesh
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -51,6 +55,7 @@ type book[S Seat] struct {
 	entries map[string]*entry[S]
 	granted map[string]*claim[S] // by id of the lease
 	claims  int
+	last    uint64 // number of the claim that came last
 	closed  bool
 }
 
@@ -64,6 +69,7 @@ type entry[S Seat] struct {
 
 // claim is one ask, from its coming to its end.
 type claim[S Seat] struct {
+	n     uint64 // in the order of coming
 	by    *entry[S]
 	model string
 	end   context.CancelCauseFunc // ends the handler's wait
@@ -127,7 +133,8 @@ func (b *book[S]) enter(id, model string, end context.CancelCauseFunc, now time.
 		return nil, errCrowd
 	}
 	e := b.entry(id, now)
-	c := &claim[S]{by: e, model: model, end: end}
+	b.last++
+	c := &claim[S]{n: b.last, by: e, model: model, end: end}
 	e.claims[c] = struct{}{}
 	b.claims++
 	return c, nil
@@ -227,9 +234,12 @@ func (b *book[S]) bind(id string, end context.CancelCauseFunc, now time.Time) (u
 	}
 }
 
+// older puts claims into the order in which they came, so that what is freed at one time does not go to the next by chance.
+func older[S Seat](c, d *claim[S]) int { return cmp.Compare(c.n, d.n) }
+
 // lapse ends the grants whose forward has not come.
 func (b *book[S]) lapse(now time.Time) (f freed[S]) {
-	for _, c := range b.granted {
+	for _, c := range slices.SortedFunc(maps.Values(b.granted), older) {
 		if now.Sub(c.since) >= lapseAfter {
 			f.add(b.drop(c))
 		}
@@ -239,7 +249,7 @@ func (b *book[S]) lapse(now time.Time) (f freed[S]) {
 
 // lose ends all that an entry has here.
 func (b *book[S]) lose(e *entry[S]) (f freed[S]) {
-	for c := range e.claims {
+	for _, c := range slices.SortedFunc(maps.Keys(e.claims), older) {
 		f.ends = append(f.ends, c.end)
 		f.add(b.drop(c))
 	}
@@ -264,6 +274,7 @@ func (b *book[S]) silent(now time.Time, heard func(id string) time.Time) (lost [
 			lost = append(lost, e)
 		}
 	}
+	slices.SortFunc(lost, func(a, b *entry[S]) int { return strings.Compare(a.id, b.id) })
 	return lost
 }
 

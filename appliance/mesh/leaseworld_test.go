@@ -279,12 +279,19 @@ func (w *leaseWorld) hears(entry int) {
 
 func (w *leaseWorld) enter(j *journey) {
 	w.hears(j.entry)
-	c, err := w.book.Enter(entryName(j.entry), "m", func(error) { j.handlerEnds = true }, w.now)
+	c, err := w.book.Enter(entryName(j.entry), "m", func(error) { j.handlerEnds = true; w.wantDead(j) }, w.now)
 	if err != nil {
 		w.saw.Errorf("an ask was refused: %v", err)
 		return
 	}
 	j.claim, j.handler = c, handlerEntered
+}
+
+// wantDead is said of a journey whose entry has been given up.
+func (w *leaseWorld) wantDead(j *journey) {
+	if !w.died[j.entry] {
+		w.saw.Errorf("entry %s lives and was given up", entryName(j.entry))
+	}
 }
 
 func (w *leaseWorld) join(j *journey) {
@@ -364,7 +371,7 @@ func (w *leaseWorld) arrive(j *journey) {
 		}
 	}
 	j.runs = seat
-	var end context.CancelCauseFunc = func(error) { j.forwardEnds = true }
+	var end context.CancelCauseFunc = func(error) { j.forwardEnds = true; w.wantDead(j) }
 	j.unbind = w.book.Bind(who, end, w.now)
 }
 

@@ -17,6 +17,7 @@ type leaseCase struct {
 	backends []string // a, b
 	asks     []leaseAsk
 	reliable bool // no message is lost
+	fragile  bool // a grant may come, and seem to the owner not to have
 	deaths   int  // entries that may die without a word
 	reborn   bool // they may come back
 	restarts int  // of the owner
@@ -134,6 +135,7 @@ func (w *leaseWorld) steps() (all []step) {
 		may("join", i, j.handler == handlerEntered)
 		may("look", i, j.handler == handlerStands && (j.handlerEnds || isClosed(j.place.Done())))
 		may("time is over", i, j.handler == handlerStands && !isClosed(j.place.Done()))
+		may("handing over fails", i, w.fragile && j.own && j.handler == handlerEnded)
 		may("finish", i, j.runs != nil)
 	}
 	seats, _, _ := w.book.Holds()
@@ -207,6 +209,9 @@ func (w *leaseWorld) do(s step) {
 		w.join(j)
 	case "look":
 		w.look(j)
+	case "handing over fails": // or so it seems to the owner
+		j.own = false
+		w.book.Drop(j.claim).GiveUp(errors.New("not handed over"))
 	case "time is over":
 		w.drop(j)
 		j.giveUpOn(atAsked)
@@ -311,14 +316,15 @@ func (w *leaseWorld) join(j *journey) {
 }
 
 func (w *leaseWorld) look(j *journey) {
-	if j.handlerEnds {
-		w.drop(j)
-		return
-	}
 	w.leases++
 	id := fmt.Sprint("lease ", w.leases)
-	if _, err := w.book.Collect(j.claim, id, w.now); err != nil {
-		w.saw.Errorf("a seat was not collected: %v", err)
+	_, err := w.book.Collect(j.claim, id, w.now)
+	switch {
+	case j.handlerEnds && errors.Is(err, mesh.ErrOver):
+		w.drop(j)
+		return
+	case err != nil || j.handlerEnds:
+		w.saw.Errorf("a place that is done was collected with %v; it had been given up: %v", err, j.handlerEnds)
 		return
 	}
 	seats, _, _ := w.book.Holds()
@@ -413,9 +419,6 @@ func (w *leaseWorld) pass(d time.Duration) {
 		for _, j := range w.journeys {
 			if j.forwardEnds { // as its handler does
 				w.finish(j)
-			}
-			if j.handlerEnds && j.handler == handlerStands {
-				w.drop(j)
 			}
 		}
 	}

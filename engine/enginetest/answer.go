@@ -57,17 +57,14 @@ func (s *Server) inference(f form) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.seen.begin()
 		err := s.infer(f, w, r)
-		s.seen.count(func(st *Stats) {
-			st.Active--
-			switch {
-			case err == nil:
-				st.Served++
-			case errors.Is(err, errCancelled):
-				st.Cancelled++
-			default:
-				st.Failed++
-			}
-		})
+		fate := Failed
+		switch {
+		case err == nil:
+			fate = Served
+		case errors.Is(err, errCancelled):
+			fate = Cancelled
+		}
+		s.seen.end(r.Body.(heldBody).entry, fate)
 		if errors.Is(err, errDropped) || errors.Is(err, errCancelled) {
 			panic(http.ErrAbortHandler)
 		}

@@ -2,7 +2,6 @@ package enginetest
 
 import (
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
@@ -29,7 +28,18 @@ type Seen struct {
 	Header http.Header
 	Size   int    // bytes of the body
 	Body   []byte // with Options.KeepBodies
+	Fate   Fate   // of an inference, once it has ended
 }
+
+// Fate is how an inference ended.
+type Fate string
+
+// An inference that is under way has none of these yet.
+const (
+	Served    Fate = "served"    // answered to its end
+	Cancelled Fate = "cancelled" // given up because its client had left
+	Failed    Fate = "failed"    // ended by an error or a fault
+)
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
@@ -45,7 +55,13 @@ func (s *Server) Stats() Stats {
 func (s *Server) Requests() []Seen {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
-	return append(slices.Clone(s.seen.log[s.seen.next:]), s.seen.log[:s.seen.next]...)
+	all := make([]Seen, 0, len(s.seen.log))
+	for _, part := range [][]*Seen{s.seen.log[s.seen.next:], s.seen.log[:s.seen.next]} {
+		for _, entry := range part {
+			all = append(all, *entry)
+		}
+	}
+	return all
 }
 
 // journal holds the counters and a ring of the last requests.
@@ -56,15 +72,15 @@ type journal struct {
 	none  sync.Cond // no request is open; on mu
 	open  int
 	stats Stats
-	log   []Seen
+	log   []*Seen
 	next  int // where the ring is written next, once full
 }
 
 func (j *journal) init(keep int) { j.keep, j.none.L = keep, &j.mu }
 
 // add notes a request; leave must be called when it has been answered.
-func (j *journal) add(r *http.Request, size int, body []byte) {
-	entry := Seen{Time: time.Now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
+func (j *journal) add(r *http.Request, size int, body []byte) *Seen {
+	entry := &Seen{Time: time.Now(), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
 		Header: r.Header.Clone(), Size: size, Body: body}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -72,10 +88,11 @@ func (j *journal) add(r *http.Request, size int, body []byte) {
 	j.stats.Requests++
 	if len(j.log) < j.keep {
 		j.log = append(j.log, entry)
-		return
+		return entry
 	}
 	j.log[j.next] = entry
 	j.next = (j.next + 1) % j.keep
+	return entry
 }
 
 func (j *journal) leave() {
@@ -105,5 +122,20 @@ func (j *journal) begin() {
 	j.count(func(s *Stats) {
 		s.Active++
 		s.MaxActive = max(s.MaxActive, s.Active)
+	})
+}
+
+// end notes how an inference has ended.
+func (j *journal) end(entry *Seen, fate Fate) {
+	j.count(func(s *Stats) {
+		s.Active--
+		switch entry.Fate = fate; fate {
+		case Served:
+			s.Served++
+		case Cancelled:
+			s.Cancelled++
+		default:
+			s.Failed++
+		}
 	})
 }

@@ -166,7 +166,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // heldBody is a body that has been read already.
 type heldBody struct {
 	*bytes.Reader
-	data []byte
+	data  []byte
+	entry *Seen // in the journal
 }
 
 func (heldBody) Close() error { return nil }
@@ -184,12 +185,11 @@ func (s *Server) takeBody(r *http.Request) bool {
 		}
 		data = buf.Bytes()
 	}
-	r.Body = heldBody{bytes.NewReader(data), data}
 	kept := data
 	if !s.o.KeepBodies {
 		kept = nil
 	}
-	s.seen.add(r, len(data), kept)
+	r.Body = heldBody{bytes.NewReader(data), data, s.seen.add(r, len(data), kept)}
 	return true
 }
 

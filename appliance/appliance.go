@@ -30,6 +30,7 @@ type Options struct {
 	Log         *slog.Logger          // never nil
 	Ready       func(addrs ...string) // called once, when all listeners are open; nil = nobody asks
 	HostRoot    string                // where /sys and /proc are looked for; "" = /
+	Now         func() time.Time      // the clock by which requests to members are signed and theirs checked; nil = time.Now
 }
 
 // Appliance is one node. Its parts stand in boot order.
@@ -85,7 +86,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	}
 	a.engine.StopEngines(o.StopEngines)
 	a.engine.Apply(p.models)
-	if a.mesh, err = newMembership(cfg, o.Version, o.Log); err != nil {
+	if a.mesh, err = newMembership(cfg, o); err != nil {
 		return nil, err
 	}
 	a.digests = newDigests(a.engine.Snapshot, a.mesh.tell)

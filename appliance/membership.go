@@ -24,6 +24,7 @@ import (
 type membership struct {
 	cfg     *config.Config
 	version string
+	now     func() time.Time // nil = time.Now
 	log     *slog.Logger
 	keys    mesh.Keys
 	node    *tsnode.Node
@@ -54,7 +55,7 @@ type fellows struct {
 }
 
 // newMembership takes the network's lock and starts nothing. It must be run, or its node closed.
-func newMembership(cfg *config.Config, version string, log *slog.Logger) (*membership, error) {
+func newMembership(cfg *config.Config, o Options) (*membership, error) {
 	keys, err := mesh.NewKeys(mesh.KeyConfig{Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev, Enforce: cfg.Mesh.SecretEnforce})
 	if err != nil {
 		return nil, err
@@ -65,14 +66,14 @@ func newMembership(cfg *config.Config, version string, log *slog.Logger) (*membe
 		Host: cfg.API.Host, MDNS: cfg.Mesh.LAN.MDNS,
 		Hostname: cfg.Mesh.Tailnet.Hostname, AuthKey: cfg.Mesh.Tailnet.AuthKey,
 		ControlURL: cfg.Mesh.Tailnet.ControlURL, Tags: cfg.Mesh.Tailnet.Tags,
-		Log: log,
+		Log: o.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &membership{
-		cfg: cfg, version: version, log: log, keys: keys, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
-		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: log}),
+		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, keys: keys, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
+		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: o.Log}),
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}, nil
 }
@@ -132,8 +133,8 @@ func (m *membership) live(ctx context.Context) error {
 // meet makes what needs the node's identity.
 func (m *membership) meet() (*fellows, error) {
 	f := &fellows{id: m.node.ID()}
-	signer := mesh.NewSigner(mesh.SignerConfig{ID: f.id, Keys: m.keys})
-	f.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: f.id, Keys: m.keys})
+	signer := mesh.NewSigner(mesh.SignerConfig{ID: f.id, Keys: m.keys, Now: m.now})
+	f.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: f.id, Keys: m.keys, Now: m.now})
 	f.client = mesh.NewClient(mesh.ClientConfig{Signer: signer, Dial: m.node.DialContext})
 	f.publisher = mesh.NewPublisher(mesh.PublisherConfig{
 		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Log: m.log,

@@ -17,6 +17,7 @@ import (
 var arrows = map[string][]string{
 	"appliance": {"appliance/config", "appliance/gateway", "appliance/mesh", "appliance/kvshare", "appliance/setup", "appliance/status",
 		"appliance/history", "appliance/access", "appliance/route", "tsnode", "serf", "engine/...", "update", "ui/...", "images"},
+	"appliance/faults":    {"appliance", "appliance/config", "appliance/status"},
 	"appliance/gateway":   {"appliance/route", "appliance/mesh", "engine", "appliance/kvshare", "appliance/access", "appliance/status"},
 	"appliance/mesh":      {"appliance/route", "appliance/status"},
 	"appliance/kvshare":   {"engine", "appliance/mesh", "appliance/status"},

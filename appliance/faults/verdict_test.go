@@ -1,0 +1,91 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"viiwork/engine/enginetest"
+)
+
+// verdict is what became of all requests of a load, by clients' words and engines' books.
+type verdict struct {
+	answered, refused int
+	broken            int // that ran at or came in by the node at fault
+	stray             int // broken ones that did not
+	lost, doubled     int
+	again             int // begun at a node under fault, given up before the first byte of an answer, and run elsewhere
+	slowest           time.Duration
+	examples          []string
+}
+
+// under tells whether requests that come in at one machine and run at another are under a fault.
+type under func(entry, at int) bool
+
+// judge lays side by side what clients saw and what the engines ran, by machine.
+func judge(all []asked, books [][]run, at under) (v verdict) {
+	ran := map[string][]int{} // where each mark was begun
+	served := map[string][]int{}
+	for i, runs := range books {
+		for _, r := range runs {
+			ran[r.Mark] = append(ran[r.Mark], i)
+			if r.Fate == enginetest.Served {
+				served[r.Mark] = append(served[r.Mark], i)
+			}
+		}
+	}
+	for _, a := range all {
+		excused := func(i int) bool {
+			return slices.ContainsFunc(a.entries, func(e int) bool { return at(e, i) })
+		}
+		v.count(a, slices.ContainsFunc(append(ran[a.mark], a.entries...), excused))
+		if a.ending == answered && len(served[a.mark]) == 0 {
+			v.lost++
+			v.say("%s was answered and no engine ran it", a.mark)
+		}
+		if len(ran[a.mark]) > 1 {
+			v.again++
+		}
+		if own := slices.DeleteFunc(slices.Clone(served[a.mark]), excused); len(own) > 1 {
+			v.doubled++
+			v.say("%s came in at %v and ran at %v to its end", a.mark, a.entries, served[a.mark])
+		}
+	}
+	return v
+}
+
+func (v *verdict) count(a asked, excused bool) {
+	v.refused += a.refusals
+	v.slowest = max(v.slowest, a.first)
+	switch {
+	case a.ending == answered:
+		v.answered++
+		return
+	case a.ending == refusedThen && a.refusals > 0 && a.retryAfter > 0:
+		return // counted already; the load ended before its next try
+	case a.ending == refusedThen:
+		v.refused++
+	case a.ending == broken && excused:
+		v.broken++
+	case a.ending == broken:
+		v.stray++
+	default:
+		v.lost++
+	}
+	v.say("%s came in at %v: status %d, %s", a.mark, a.entries, a.status, strings.TrimSpace(a.why))
+}
+
+// say keeps the first few.
+func (v *verdict) say(format string, args ...any) {
+	if len(v.examples) < 12 {
+		v.examples = append(v.examples, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("%d answered, %d refused, %d broken at the node at fault and %d elsewhere, %d lost, %d doubled; %d begun twice, %.1f s the longest wait for a first byte",
+		v.answered, v.refused, v.broken, v.stray, v.lost, v.doubled, v.again, v.slowest.Seconds())
+}

@@ -20,6 +20,9 @@ const (
 type bench struct {
 	net *network
 	all []*machine
+
+	mu   sync.Mutex // guards what follows
+	sees string     // who saw whom last that should be gone
 }
 
 func newBench(t *testing.T) *bench {
@@ -90,13 +93,14 @@ func isWhole(all []*machine) bool {
 	})
 }
 
-// gone tells whether no machine that can be asked sees one from which the fault divides it in one of the states.
-func (b *bench) gone(f fault, states ...string) bool {
+// gone tells whether no machine sees one from which the fault divides it in one of the states. The victim's own view is
+// left out where only the others' counts.
+func (b *bench) gone(f fault, others bool, states ...string) bool {
 	index := map[*machine]int{}
 	var witnesses []*machine
 	for i, m := range b.all {
 		index[m] = i
-		if i != f.mute {
+		if i != victim || !others {
 			witnesses = append(witnesses, m)
 		}
 	}
@@ -105,6 +109,9 @@ func (b *bench) gone(f fault, states ...string) bool {
 		for i, other := range b.all {
 			for _, s := range states {
 				if f.under(index[m], i) && seen[other.name] == s {
+					b.mu.Lock()
+					b.sees = m.name + " saw " + other.name + " " + s
+					b.mu.Unlock()
 					return false
 				}
 			}
@@ -140,4 +147,25 @@ func neverOver(t *testing.T, all []*machine) {
 			t.Errorf("the engine of %s has %d slots, and had %d requests at one time; %d found no slot free", m.name, m.slots, s.MaxActive, s.Oversubscribed)
 		}
 	}
+}
+
+// pulse measures how long this process stands still at most: as long as others have the machine's processors. Times
+// taken meanwhile say little of nodes.
+func pulse() (stop func() time.Duration) {
+	end, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		const beat = 20 * time.Millisecond
+		longest, last := time.Duration(0), time.Now()
+		for {
+			select {
+			case <-end:
+				worst <- longest
+				return
+			case <-time.After(beat):
+			}
+			now := time.Now()
+			longest, last = max(longest, now.Sub(last)-beat), now
+		}
+	}()
+	return func() time.Duration { close(end); return <-worst }
 }

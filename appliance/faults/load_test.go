@@ -30,6 +30,7 @@ type asked struct {
 	entries  []int // of its attempts
 	refusals int   // for a while, after which it was tried again
 	reply          // of the last attempt
+	took     time.Duration
 }
 
 // newLoad has so many clients at work until it is stopped.
@@ -59,8 +60,10 @@ func (l *load) ended() bool {
 
 // ask tries a request again only where nothing of it can have run: its entry took no connection, or refused it and said
 // when to come again.
-func (l *load) ask(turn int, mark string, stream bool) asked {
-	a := asked{mark: mark}
+func (l *load) ask(turn int, mark string, stream bool) (a asked) {
+	a.mark = mark
+	begun := time.Now()
+	defer func() { a.took = time.Since(begun) }()
 	for try := 0; ; try++ {
 		entry := l.entry(turn + try)
 		a.entries = append(a.entries, entry)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -192,6 +193,13 @@ func (m *machine) members() map[string]string {
 		all[other.Name] = other.State
 	}
 	return all
+}
+
+// warns tells whether the node's status has a warning of that id.
+func (m *machine) warns(id string) bool {
+	var n status.Node
+	read(m.url+"/v1/status", &n)
+	return slices.ContainsFunc(n.Warnings, func(w status.Warning) bool { return w.ID == id })
 }
 
 // serves is how many nodes serve the model, as this one sees it.

@@ -17,8 +17,9 @@ type verdict struct {
 	broken            int // that ran at or came in by the node at fault
 	stray             int // broken ones that did not
 	lost, doubled     int
-	again             int // begun at a node under fault, given up before the first byte of an answer, and run elsewhere
-	slowest           time.Duration
+	forwarded         int           // ran elsewhere than they came in
+	again             int           // begun at a node under fault, given up before the first byte of an answer, and run elsewhere
+	slowest, longest  time.Duration // until the first byte of an answer; until its end
 	examples          []string
 }
 
@@ -49,6 +50,9 @@ func judge(all []asked, books [][]run, at under) (v verdict) {
 		if len(ran[a.mark]) > 1 {
 			v.again++
 		}
+		if slices.ContainsFunc(ran[a.mark], func(i int) bool { return !slices.Contains(a.entries, i) }) {
+			v.forwarded++
+		}
 		if own := slices.DeleteFunc(slices.Clone(served[a.mark]), excused); len(own) > 1 {
 			v.doubled++
 			v.say("%s came in at %v and ran at %v to its end", a.mark, a.entries, served[a.mark])
@@ -59,7 +63,7 @@ func judge(all []asked, books [][]run, at under) (v verdict) {
 
 func (v *verdict) count(a asked, excused bool) {
 	v.refused += a.refusals
-	v.slowest = max(v.slowest, a.first)
+	v.slowest, v.longest = max(v.slowest, a.first), max(v.longest, a.took)
 	switch {
 	case a.ending == answered:
 		v.answered++
@@ -70,6 +74,7 @@ func (v *verdict) count(a asked, excused bool) {
 		v.refused++
 	case a.ending == broken && excused:
 		v.broken++
+		return
 	case a.ending == broken:
 		v.stray++
 	default:
@@ -86,6 +91,6 @@ func (v *verdict) say(format string, args ...any) {
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%d answered, %d refused, %d broken at the node at fault and %d elsewhere, %d lost, %d doubled; %d begun twice, %.1f s the longest wait for a first byte",
-		v.answered, v.refused, v.broken, v.stray, v.lost, v.doubled, v.again, v.slowest.Seconds())
+	return fmt.Sprintf("%d answered, %d of all forwarded, %d refused, %d broken at the node at fault and %d elsewhere, %d lost, %d doubled; %d begun twice; at most %.1f s to the first byte, %.1f s to the last",
+		v.answered, v.forwarded, v.refused, v.broken, v.stray, v.lost, v.doubled, v.again, v.slowest.Seconds(), v.longest.Seconds())
 }

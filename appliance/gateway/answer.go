@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -25,6 +26,7 @@ type answer struct {
 	res  *echo.Response
 	rc   *http.ResponseController
 	keep func() []byte // the next keep-alive event; called under mu
+	left atomic.Bool   // given up: nothing more is written
 
 	mu       sync.Mutex
 	begun    bool // the status line is out
@@ -173,6 +175,10 @@ func (a *answer) writeLocked(b []byte) {
 		a.deadline = now.Add(writeStall + writeStall/4)
 		_ = a.rc.SetWriteDeadline(a.deadline) // an in-memory server has none to set
 	}
+	if a.left.Load() { // looked at after the deadline was moved: giveUp moves it after it has said so
+		a.failed = errClientGone
+		return
+	}
 	_, a.failed = a.res.Write(b)
 }
 
@@ -182,10 +188,17 @@ func (a *answer) flushLocked() {
 	}
 }
 
+// giveUp ends a write that stands, and all after it: nobody reads at the other end. It does not wait for the writer,
+// which may have filled a connection that takes no more and holds a slot as long as it stands there.
+func (a *answer) giveUp() {
+	a.left.Store(true)
+	_ = a.rc.SetWriteDeadline(time.Unix(1, 0))
+}
+
 // end gives the connection back without a deadline of ours. One that failed keeps it: nothing may wait for it again.
 func (a *answer) end() {
 	a.stop()
-	if !a.deadline.IsZero() && a.failed == nil {
+	if !a.deadline.IsZero() && a.failed == nil && !a.left.Load() {
 		_ = a.rc.SetWriteDeadline(time.Time{})
 	}
 }

@@ -67,7 +67,7 @@ func (k *call) arrive() error {
 // runHop answers with the slot that was granted for the request, or with a free one; it waits for none. A backend that
 // cannot take the request, before its first answer byte, is passed over for the next.
 func (k *call) runHop() error {
-	defer k.g.joined.Load().Desk.Bind(k.hop.entry, k.cancel)()
+	defer k.g.joined.Load().Desk.Bind(k.hop.entry, func(why error) { k.cancel(why); k.ans.giveUp() })()
 	var accept, tried []string
 	for {
 		home := k.g.homes.find(k.model, k.session)

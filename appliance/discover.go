@@ -26,11 +26,22 @@ func (m *membership) discover(ctx context.Context, f *fellows) error {
 	defer again.Stop()
 	soon := time.NewTimer(0)
 	defer soon.Stop()
+	events, cancel := f.cluster.Subscribe()
+	defer cancel()
 	pause := time.Second
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case e, ok := <-events:
+			switch {
+			case !ok:
+				events = nil
+			case e.Kind == serf.KindFailed: // what is lost may be the other half of the mesh
+				pause = time.Second
+				soon.Reset(pause)
+			}
+			continue
 		case <-again.C:
 		case <-soon.C:
 		case <-m.node.Changes():
@@ -38,21 +49,36 @@ func (m *membership) discover(ctx context.Context, f *fellows) error {
 		m.meetPeers(ctx, f.cluster, missing(m.node.Peers(), f.cluster.Members()))
 		// Who starts at one time with others may have asked them before they could answer, and a seed may come up after
 		// us: look again soon, and less and less often in company.
-		switch alone := len(alive(f.cluster)) < 2; {
-		case alone || len(missing(m.node.Peers(), f.cluster.Members())) > 0:
-			soon.Reset(pause)
-			pause = min(pause*2, lookAgain)
-			if alone {
-				pause = min(pause, lonelyPause)
-			}
-		default:
+		members := f.cluster.Members()
+		if len(alive(f.cluster)) > 1 && len(missing(m.node.Peers(), members)) == 0 {
 			pause = time.Second
+			continue
 		}
+		soon.Reset(pause)
+		pause = nextPause(pause, members)
 	}
 }
 
+// nextPause is how long to wait after a pause in which nobody was met. Who is alone, or has lost somebody, may be one half
+// of a mesh that was cut, and looks often.
+func nextPause(pause time.Duration, members []serf.Member) time.Duration {
+	living, lost := 0, false
+	for _, s := range members {
+		switch s.State {
+		case serf.StateAlive:
+			living++
+		case serf.StateFailed:
+			lost = true
+		}
+	}
+	if living < 2 || lost {
+		return min(pause*2, lonelyPause)
+	}
+	return min(pause*2, lookAgain)
+}
+
 const (
-	// lonelyPause is how long a node that knows nobody waits at most before it looks again.
+	// lonelyPause is how long a node that knows nobody, or has lost somebody, waits at most before it looks again.
 	lonelyPause = 5 * time.Second
 	// probePatience is for one try to reach a peer: the first handshake with a new device may be lost, and is repeated
 	// after 5 s only.

@@ -8,3 +8,6 @@ const DigestLargest = digestLargest
 
 // Missing are the peers that a node asks to gossip.
 var Missing = missing
+
+// NextPause is how long a node waits before it looks for others again.
+var NextPause = nextPause

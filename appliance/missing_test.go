@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"viiwork/appliance"
 	"viiwork/serf"
@@ -52,6 +53,32 @@ func TestWhoMayAnswerAndIsNotMetIsAsked(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: asks %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestWhoHasLostSomebodyLooksOften: a node cannot tell a dead member from the other half of a mesh that was cut, and the
+// halves must meet soon after the cable is back.
+func TestWhoHasLostSomebodyLooksOften(t *testing.T) {
+	alive, failed := serf.Member{State: serf.StateAlive}, serf.Member{State: serf.StateFailed}
+	for name, c := range map[string]struct {
+		members []serf.Member
+		most    time.Duration
+	}{
+		"alone":                 {[]serf.Member{alive}, 5 * time.Second},
+		"in company":            {[]serf.Member{alive, alive, {State: serf.StateLeft}}, time.Minute},
+		"one half":              {[]serf.Member{alive, alive, failed}, 5 * time.Second},
+		"alone after the split": {[]serf.Member{alive, failed}, 5 * time.Second},
+	} {
+		pause := time.Second
+		if next := appliance.NextPause(pause, c.members); next != 2*pause {
+			t.Errorf("%s: after %s comes %s", name, pause, next)
+		}
+		for range 20 {
+			pause = appliance.NextPause(pause, c.members)
+		}
+		if pause != c.most {
+			t.Errorf("%s: looks every %s in the end, want %s", name, pause, c.most)
 		}
 	}
 }

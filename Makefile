@@ -11,7 +11,7 @@ TAGS    := ts_omit_peerapiserver
 TESTFLAGS ?= -race -timeout 20m
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build test test-headscale lint bench images fmt clean
+.PHONY: help run build test test-headscale faults lint bench images fmt clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -27,6 +27,9 @@ test: ## all tests, raced, on real engines and a real Docker daemon
 
 test-headscale: ## the tailnet's tests on a real Headscale, built the first time; where it cannot be had they skip
 	.ci/headscale $(GO) test $(TESTFLAGS) -count=1 -v -run Headscale ./tsnode ./appliance
+
+faults: ## nodes that die, freeze or are cut off, the mesh halved, under load and by the clock; as root, about 6 minutes
+	VIIWORK_FAULTS=full $(GO) test $(TESTFLAGS) -count=1 -v ./appliance/faults
 
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l appliance engine images serf tsnode); [ -z "$$bad" ] || { echo "not gofmt'ed: $$bad"; exit 1; }

@@ -84,7 +84,7 @@ func (b *bench) faults(t *testing.T) []fault {
 			strike: func(l *load) { l.close(victim, true); v.signal(syscall.SIGSTOP) },
 			mend:   func(l *load) { v.signal(syscall.SIGCONT); l.close(victim, false) }},
 		b.cut(t),
-		{name: "split 2 and 3", under: split, parts: true, lasts: 20 * time.Second, heals: true,
+		{name: "split 2 and 3", under: split, parts: true, lasts: 75 * time.Second, heals: true,
 			strike: func(*load) { b.net.split(t, true) }, mend: func(*load) { b.net.split(t, false) }},
 	}
 }

@@ -23,8 +23,8 @@ const (
 	formEnv = "VIIWORK_FAULTS"
 )
 
-// refused is why there is no network of our own, nil where there is one.
-var refused = errors.New("not tried")
+// errApart is why there is no network of our own, nil where there is one.
+var errApart = errors.New("not tried")
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
@@ -36,11 +36,11 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(apartEnv) == "" {
 		var code int
-		if code, refused = apart(); refused == nil {
+		if code, errApart = apart(); errApart == nil {
 			os.Exit(code)
 		}
 	} else {
-		refused = settle()
+		errApart = settle()
 	}
 	os.Exit(m.Run())
 }
@@ -65,7 +65,7 @@ func apart() (code int, err error) {
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("namespaces are refused here: %w", err)
+		return 0, fmt.Errorf("namespaces are errApart here: %w", err)
 	}
 	if err := cmd.Wait(); err != nil {
 		var exit *exec.ExitError

@@ -20,8 +20,8 @@ type network struct {
 }
 
 func newNetwork(t *testing.T) *network {
-	if refused != nil {
-		t.Skip(refused)
+	if errApart != nil {
+		t.Skip(errApart)
 	}
 	home, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

@@ -137,7 +137,7 @@ func (b *bench) costly(t *testing.T) []fault {
 func (b *bench) suffer(t *testing.T, f fault) {
 	mark := strings.ToLower(strings.Map(letters, t.Name()))
 	still := pulse()
-	warm := time.Second
+	warm := time.Second / 2
 	if full() {
 		warm = 2 * time.Second
 	}

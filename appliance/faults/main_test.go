@@ -65,7 +65,7 @@ func apart() (code int, err error) {
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("namespaces are errApart here: %w", err)
+		return 0, fmt.Errorf("namespaces are refused here: %w", err)
 	}
 	if err := cmd.Wait(); err != nil {
 		var exit *exec.ExitError

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -221,4 +222,28 @@ func TestWorkTakesItsTime(t *testing.T) {
 			t.Errorf("timings %v", at(v, "timings"))
 		}
 	})
+}
+
+// TestJournalTellsHowEachInferenceEnded, and nothing of what was no inference or is under way.
+func TestJournalTellsHowEachInferenceEnded(t *testing.T) {
+	s, tg := fake(t, enginetest.Options{Slots: 2, DecodeTPS: 500})
+	tg.post(chatPath, chat("a", 2))
+	tg.do("GET", "/health", nil)
+	left := tg.open(chatPath, chat("b", 4000, "stream", true))
+	left.next(`"content":"`)
+	left.close()
+	within(t, 5*time.Second, "the leaving is noticed", func() bool { return s.Stats().Cancelled == 1 })
+	s.SetFaults(enginetest.Faults{Fail: 500})
+	tg.post(chatPath, chat("c", 2))
+	s.SetFaults(enginetest.Faults{})
+	running := tg.open(chatPath, chat("d", 4000, "stream", true))
+	running.next(`"content":"`)
+	var got []enginetest.Fate
+	for _, seen := range s.Requests() {
+		got = append(got, seen.Fate)
+	}
+	running.close()
+	if want := []enginetest.Fate{enginetest.Served, "", enginetest.Cancelled, enginetest.Failed, ""}; !slices.Equal(got, want) {
+		t.Errorf("the journal says %q, want %q", got, want)
+	}
 }

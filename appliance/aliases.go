@@ -42,7 +42,7 @@ func (a *Appliance) fellow(next func(c echo.Context, body []byte) error) echo.Ha
 		from := io.Reader(r.Body)
 		if !fromSocket(r) {
 			f := a.mesh.current()
-			if f == nil || !a.mesh.keys.Secured() || !mesh.FromMember(r) {
+			if f == nil || !a.mesh.keys.Load().Secured() || !mesh.FromMember(r) {
 				return errNotAllowed
 			}
 			peer, err := f.verifier.Check(r)

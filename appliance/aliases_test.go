@@ -262,7 +262,7 @@ func TestWhoMayChangeAliases(t *testing.T) {
 		} {
 			req, _ := http.NewRequest("POST", f.url()+"/api/aliases", strings.NewReader(`{"name":"x","target":"m"}`))
 			if c.keys != nil {
-				mesh.NewSigner(mesh.SignerConfig{ID: "somebody", Keys: *c.keys}).Sign(req, f.id(t), sha256.Sum256([]byte(c.signed)))
+				mesh.NewSigner(mesh.SignerConfig{ID: "somebody", Keys: mesh.NewKeyring(*c.keys)}).Sign(req, f.id(t), sha256.Sum256([]byte(c.signed)))
 			}
 			resp, err := quick.Do(req)
 			if err != nil {

@@ -294,6 +294,7 @@ func (a *Appliance) routes() http.Handler {
 	a.mountStatus(e)
 	a.mountCluster(e)
 	a.mountAliases(e)
+	a.mountSecret(e)
 	return e
 }
 

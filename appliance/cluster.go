@@ -122,6 +122,7 @@ func (a *Appliance) allWarnings() []status.Warning {
 			all = append(all, status.Warning{ID: w.ID, Text: w.Text, Fix: w.Fix})
 		}
 		all = append(all, f.watcher.Warnings()...)
+		all = append(all, f.rotation.Warnings()...)
 		all = append(all, a.gateway.Warnings()...)
 	}
 	if all == nil {

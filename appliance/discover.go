@@ -2,9 +2,11 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"viiwork/serf"
@@ -46,7 +48,7 @@ func (m *membership) discover(ctx context.Context, f *fellows) error {
 		case <-soon.C:
 		case <-m.node.Changes():
 		}
-		m.meetPeers(ctx, f.cluster, missing(m.node.Peers(), f.cluster.Members()))
+		m.meetPeers(ctx, f, missing(m.node.Peers(), f.cluster.Members()))
 		// Who starts at one time with others may have asked them before they could answer, and a seed may come up after
 		// us: look again soon, and less and less often in company.
 		members := f.cluster.Members()
@@ -87,20 +89,29 @@ const (
 
 // meetPeers asks all peers at one time to gossip. Gossip itself asks one after the other, and each that does not answer would
 // keep the next waiting for 10 s; so only addresses that take a connection are given to it.
-func (m *membership) meetPeers(ctx context.Context, c *serf.Cluster, peers []tsnode.Peer) {
+func (m *membership) meetPeers(ctx context.Context, f *fellows, peers []tsnode.Peer) {
+	c := f.cluster
 	var asked sync.WaitGroup
+	var other atomic.Bool // one has another secret than this node uses
 	for _, p := range peers {
 		asked.Go(func() {
 			at, answers := m.answering(ctx, p)
 			if !answers || len(missing([]tsnode.Peer{p}, c.Members())) == 0 {
 				return // or another has brought it meanwhile
 			}
-			if _, err := c.Join(ctx, []netip.AddrPort{at}); err != nil && ctx.Err() == nil {
+			_, err := c.Join(ctx, []netip.AddrPort{at})
+			if errors.Is(err, serf.ErrOtherSecret) {
+				other.Store(true)
+			}
+			if err != nil && ctx.Err() == nil {
 				m.log.Debug("a peer could not be met", "peer", p.Name, "error", err)
 			}
 		})
 	}
 	asked.Wait()
+	if other.Load() {
+		f.rotation.Refused()
+	}
 }
 
 // answering gives the first of a peer's addresses that takes a connection for gossip.

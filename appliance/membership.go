@@ -26,7 +26,8 @@ type membership struct {
 	version string
 	now     func() time.Time // nil = time.Now
 	log     *slog.Logger
-	keys    mesh.Keys
+	secret  mesh.Secret // it started with
+	keys    *mesh.Keyring
 	node    *tsnode.Node
 	table   *mesh.Table
 	aliases *mesh.Aliases
@@ -52,11 +53,13 @@ type fellows struct {
 	publisher *mesh.Publisher
 	watcher   *mesh.Watcher
 	herald    *mesh.Herald
+	rotation  *mesh.Rotation
 }
 
 // newMembership takes the network's lock and starts nothing. It must be run, or its node closed.
 func newMembership(cfg *config.Config, o Options) (*membership, error) {
-	keys, err := mesh.NewKeys(mesh.KeyConfig{Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev, Enforce: cfg.Mesh.SecretEnforce})
+	secret := mesh.ReadSecret(mesh.SecretConfig{StateDir: cfg.Node.StateDir, Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev})
+	keys, err := secret.Keys(cfg.Mesh.SecretEnforce)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ func newMembership(cfg *config.Config, o Options) (*membership, error) {
 		return nil, err
 	}
 	return &membership{
-		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, keys: keys, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
+		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, secret: secret, keys: mesh.NewKeyring(keys), node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
 		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: o.Log}),
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}, nil
@@ -125,6 +128,7 @@ func (m *membership) live(ctx context.Context) error {
 	g.Go(func() error { return f.desk.Run(ctx) })
 	g.Go(func() error { return f.watcher.Run(ctx) })
 	g.Go(func() error { return f.herald.Run(ctx) })
+	g.Go(func() error { return f.rotation.Run(ctx) })
 	g.Go(func() error { return m.discover(ctx, f) })
 	g.Go(func() error { return m.relay(ctx, f) })
 	return g.Wait()
@@ -141,7 +145,7 @@ func (m *membership) meet() (*fellows, error) {
 	})
 	f.desk = mesh.NewDesk(m.lend(f.verifier, m.table))
 	var key, prev []byte
-	if all := m.keys.Gossip(); len(all) > 0 {
+	if all := m.keys.Load().Gossip(); len(all) > 0 {
 		key = all[0]
 		if len(all) > 1 {
 			prev = all[1]
@@ -156,6 +160,7 @@ func (m *membership) meet() (*fellows, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.rotation = m.newRotation(f)
 	f.watcher = mesh.NewWatcher(mesh.WatcherConfig{
 		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
 		Client: f.client, Table: m.table, Log: m.log,

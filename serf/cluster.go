@@ -22,6 +22,9 @@ var ErrNameTaken = errors.New("the name is taken")
 // ErrIDTaken is returned by Run when a living machine already has this node's ID, as after copying a state folder.
 var ErrIDTaken = errors.New("the id is taken")
 
+// ErrOtherSecret is wrapped by Join where a node understands nothing of what this one sends.
+var ErrOtherSecret = errors.New("it has another mesh secret")
+
 // Config is what a Cluster is made of. It is not changed afterwards.
 type Config struct {
 	ID       string         // stable id of this device: letters, digits, ".", "_", "-"; at most 64

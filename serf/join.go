@@ -53,7 +53,15 @@ func (c *Cluster) notMet(addr netip.AddrPort, err error) error {
 	if id := secretFault(text); id != "" {
 		w := c.stranger(id, addr.Addr())
 		c.warn(w)
+		if id == warnSecret {
+			return otherSecret{fmt.Errorf("joining %s: %s: %s", addr, w.Text, w.Fix)}
+		}
 		return fmt.Errorf("joining %s: %s: %s", addr, w.Text, w.Fix)
 	}
 	return fmt.Errorf("joining %s: %s", addr, text)
 }
+
+// otherSecret is ErrOtherSecret in words about one machine.
+type otherSecret struct{ error }
+
+func (otherSecret) Is(target error) bool { return target == ErrOtherSecret }

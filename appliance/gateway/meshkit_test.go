@@ -23,13 +23,13 @@ import (
 
 var meshSecret = []byte("0123456789abcdef0123456789abcdef")
 
-func meshKeys(t testing.TB, secret []byte) mesh.Keys {
+func meshKeys(t testing.TB, secret []byte) *mesh.Keyring {
 	t.Helper()
 	k, err := mesh.NewKeys(mesh.KeyConfig{Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return mesh.NewKeyring(k)
 }
 
 // peer is a node of a mesh: a node as the others are, with all its parts between nodes.
@@ -46,7 +46,7 @@ type peer struct {
 // fleet is some nodes that know each other.
 type fleet struct {
 	t     testing.TB
-	keys  mesh.Keys
+	keys  *mesh.Keyring
 	peers []*peer
 	extra []mesh.Member // members that are no viiwork
 }

@@ -111,7 +111,7 @@ func (a *Aliases) store(table map[string]Alias) error {
 }
 
 func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".aliases-*") // 0600
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,7 @@ type outgoing struct {
 	url    url.URL // path and query
 	header http.Header
 	body   []byte
+	key    []byte // to sign with; nil = the one that rules
 }
 
 // send signs and sends. It sends a second time only after the receiver has proved that it did nothing, for the clock's
@@ -80,7 +81,11 @@ func (c *Client) send(ctx context.Context, m Member, out outgoing) (*http.Respon
 	digest := sha256.Sum256(out.body)
 	for try := 1; ; try++ {
 		req := out.request(ctx, m)
-		c.signer.Sign(req, m.ID, digest)
+		if out.key != nil {
+			c.signer.signWith(out.key, req, m.ID, digest)
+		} else {
+			c.signer.Sign(req, m.ID, digest)
+		}
 		resp, err := c.transport.RoundTrip(req)
 		if err != nil {
 			return nil, lost(ctx, err)

@@ -15,7 +15,7 @@ import (
 )
 
 // counterfeit is a desk for asks that are refused before they are one.
-func counterfeit(t testing.TB) (*mesh.Desk[*loan], *loft, mesh.Keys) {
+func counterfeit(t testing.TB) (*mesh.Desk[*loan], *loft, *mesh.Keyring) {
 	k := keys(t, mesh.KeyConfig{Secret: secret})
 	owner := newNode(t, member(9), k, nil)
 	owner.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: owner.ID, Keys: k})

@@ -24,7 +24,7 @@ type direct struct {
 	signer *mesh.Signer
 }
 
-func newDirect(t testing.TB, desk http.Handler, k mesh.Keys, id string) *direct {
+func newDirect(t testing.TB, desk http.Handler, k *mesh.Keyring, id string) *direct {
 	return &direct{t, desk, mesh.NewSigner(mesh.SignerConfig{ID: id, Keys: k})}
 }
 

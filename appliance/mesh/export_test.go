@@ -1,7 +1,10 @@
 package mesh
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -40,8 +43,8 @@ func (s *Signer) Learn(req *http.Request, resp *http.Response) bool { return s.l
 func (c *nonces) Add(n [16]byte, now time.Time) (fresh, room bool) { return c.add(n, now) }
 
 // Resign signs req anew as it stands.
-func Resign(k Keys, req *http.Request) {
-	req.Header.Set(headerSignature, encoding.EncodeToString(signature(k.sign, req)))
+func Resign(k *Keyring, req *http.Request) {
+	req.Header.Set(headerSignature, encoding.EncodeToString(signature(k.Load().sign, req)))
 }
 
 // Checksum is that of a join code.
@@ -94,3 +97,50 @@ func (a *Aliases) Document() []byte { return a.view.Load().document }
 
 // ReadAliases is readAliases.
 var ReadAliases = readAliases
+
+// Understands reports whether a node with r takes what one with other signs.
+func (r *Keyring) Understands(other *Keyring) bool {
+	sign := other.Load().sign
+	return slices.ContainsFunc(r.Load().accept, func(key []byte) bool { return bytes.Equal(key, sign) })
+}
+
+// SignsWith reports whether the keys are those of a node that uses secret.
+func (r *Keyring) SignsWith(secret []byte) bool {
+	return bytes.Equal(r.Load().sign, derive(secret, labelHTTP))
+}
+
+// SecretState is how r stands: its generation, its stage and the name of its new secret.
+func (r *Rotation) SecretState() (generation uint64, at string, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Generation, string(r.state.Stage), nameOf(r.state.Secret)
+}
+
+// Second reports whether r still has a second secret.
+func (r *Rotation) Second() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Prev != nil
+}
+
+// SealFor closes secret with old for an accept message.
+func SealFor(old, secret []byte, generation uint64, from, to string) []byte {
+	return seal(old, secret, envelope{generation, stageAccept, from, to})
+}
+
+// Unseal opens what SealFor closed.
+func Unseal(old, sealed []byte, generation uint64, from, to string) []byte {
+	return unseal(old, sealed, envelope{generation, stageAccept, from, to})
+}
+
+// NameOf is nameOf.
+var NameOf = nameOf
+
+// Take gives r a message as it came.
+func (r *Rotation) Take(from string, body []byte) error {
+	var m message
+	if err := json.Unmarshal(body, &m); err != nil {
+		return err
+	}
+	return r.take(from, m).fault()
+}

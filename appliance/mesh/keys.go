@@ -25,11 +25,11 @@ const openSecret = "viiwork: a mesh that is open"
 // KeyConfig is what Keys are made from.
 type KeyConfig struct {
 	Secret  []byte // 32 bytes; nil = an open mesh
-	Prev    []byte // accepted as well, while a secret is replaced; nil = none
+	Prev    []byte // a second one that is accepted and not used, while a secret is replaced; nil = none
 	Enforce string // none, outgoing or full, the steps from an open to a secured mesh; "" = full
 }
 
-// Keys are the mesh's keys for this run of the node. They print as a placeholder.
+// Keys are the mesh's keys as they stand at one moment. They print as a placeholder.
 type Keys struct {
 	sign   []byte   // of requests that leave
 	accept [][]byte // of requests that arrive

@@ -134,20 +134,20 @@ func (c *frozenConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10
 
 var secret = []byte("0123456789abcdef0123456789abcdef")
 
-func keys(t testing.TB, cfg mesh.KeyConfig) mesh.Keys {
+func keys(t testing.TB, cfg mesh.KeyConfig) *mesh.Keyring {
 	t.Helper()
 	k, err := mesh.NewKeys(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return mesh.NewKeyring(k)
 }
 
 // node is one member with all its parts, over any network.
 type node struct {
 	mesh.Member
 	t         testing.TB
-	keys      mesh.Keys
+	keys      *mesh.Keyring
 	now       func() time.Time // nil = right
 	dial      func(context.Context, string, string) (net.Conn, error)
 	members   func() []mesh.Member
@@ -171,7 +171,7 @@ func member(n int) mesh.Member {
 	return mesh.Member{ID: fmt.Sprintf("n%02d", n), Name: "node" + strconv.Itoa(n), Addr: fmt.Sprintf("10.0.0.%d:8086", n), Version: "2.0.0"}
 }
 
-func newNode(t testing.TB, m mesh.Member, k mesh.Keys, dial func(context.Context, string, string) (net.Conn, error)) *node {
+func newNode(t testing.TB, m mesh.Member, k *mesh.Keyring, dial func(context.Context, string, string) (net.Conn, error)) *node {
 	return &node{Member: m, t: t, keys: k, dial: dial, members: func() []mesh.Member { return nil }}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,8 +12,8 @@ import (
 
 // SignerConfig is what a Signer is made of.
 type SignerConfig struct {
-	ID   string // of this node
-	Keys Keys
+	ID   string           // of this node
+	Keys *Keyring         // nil = those of an open mesh
 	Now  func() time.Time // the machine's clock; nil = time.Now
 }
 
@@ -32,12 +33,18 @@ func NewSigner(cfg SignerConfig) *Signer {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	cfg.Keys = cfg.Keys.orOpen()
 	return &Signer{cfg: cfg, skew: map[string]time.Duration{}}
 }
 
 // Sign makes req this node's own, for receiver alone, with a body of the given SHA-256. It must be the last to touch
 // the request's method, URL and X-Viiwork-* headers.
 func (s *Signer) Sign(req *http.Request, receiver string, digest [32]byte) {
+	s.signWith(s.cfg.Keys.Load().sign, req, receiver, digest)
+}
+
+// signWith is Sign with a key of the caller's choice, for members that do not know the ruling one.
+func (s *Signer) signWith(key []byte, req *http.Request, receiver string, digest [32]byte) {
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
@@ -50,7 +57,7 @@ func (s *Signer) Sign(req *http.Request, receiver string, digest [32]byte) {
 	h.Set(headerTime, formatTime(s.cfg.Now().Add(s.Skew(receiver))))
 	h.Set(headerNonce, encoding.EncodeToString(nonce[:]))
 	h.Set(headerDigest, encoding.EncodeToString(digest[:]))
-	h.Set(headerSignature, encoding.EncodeToString(signature(s.cfg.Keys.sign, req)))
+	h.Set(headerSignature, encoding.EncodeToString(signature(key, req)))
 }
 
 // Skew tells how far ahead receiver's clock is of this machine's, as far as receiver ever had to say so.
@@ -70,8 +77,10 @@ func (s *Signer) learn(req *http.Request, resp *http.Response) bool {
 	theirs, ok := parseTime(at)
 	sum, err := encoding.DecodeString(resp.Header.Get(headerSignature))
 	to := req.Header.Get(headerTo)
-	want := clockSignature(s.cfg.Keys.sign, req.Header.Get(headerFrom), to, req.Header.Get(headerNonce), at)
-	if !ok || err != nil || !hmac.Equal(sum, want) {
+	proves := func(key []byte) bool { // by the key it was signed with, which may have been replaced since
+		return hmac.Equal(sum, clockSignature(key, req.Header.Get(headerFrom), to, req.Header.Get(headerNonce), at))
+	}
+	if !ok || err != nil || !slices.ContainsFunc(s.cfg.Keys.Load().accept, proves) {
 		return false
 	}
 	s.mu.Lock()

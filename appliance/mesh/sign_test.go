@@ -52,7 +52,7 @@ func signedRequest(t testing.TB, s *mesh.Signer, to, body string) *http.Request 
 	return req
 }
 
-func ends(t testing.TB, k mesh.Keys) (*mesh.Signer, *mesh.Verifier) {
+func ends(t testing.TB, k *mesh.Keyring) (*mesh.Signer, *mesh.Verifier) {
 	return mesh.NewSigner(mesh.SignerConfig{ID: "n01", Keys: k}), mesh.NewVerifier(mesh.VerifierConfig{ID: "n02", Keys: k})
 }
 
@@ -191,11 +191,11 @@ func TestUnsignedRequestIsNoMembers(t *testing.T) {
 
 func TestSecretsDecideWhoIsHeard(t *testing.T) {
 	other := []byte("fedcba9876543210fedcba9876543210")
-	of := func(c mesh.KeyConfig) mesh.Keys { return keys(t, c) }
+	of := func(c mesh.KeyConfig) *mesh.Keyring { return keys(t, c) }
 	open := of(mesh.KeyConfig{})
 	full := of(mesh.KeyConfig{Secret: secret})
 	for name, c := range map[string]struct {
-		from, to mesh.Keys
+		from, to *mesh.Keyring
 		want     string // "" = heard
 	}{
 		"same secret":                 {full, full, ""},
@@ -237,11 +237,12 @@ func TestBadKeysAreNamed(t *testing.T) {
 }
 
 func TestSecretsDoNotPrint(t *testing.T) {
-	k := keys(t, mesh.KeyConfig{Secret: secret, Prev: secret})
+	ring := keys(t, mesh.KeyConfig{Secret: secret, Prev: secret})
+	k := ring.Load()
 	j := mesh.JoinCode{Network: "lan", Secret: secret}
 	plain := fmt.Sprintf("%v", secret[:4])
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		for _, s := range []string{fmt.Sprintf(verb, k), fmt.Sprintf(verb, j), fmt.Sprintf(verb, &j)} {
+		for _, s := range []string{fmt.Sprintf(verb, k), fmt.Sprintf(verb, ring), fmt.Sprintf(verb, j), fmt.Sprintf(verb, &j)} {
 			if strings.Contains(s, "0123") || strings.Contains(s, strings.Trim(plain, "[]")) || len(s) > 20 {
 				t.Errorf("%s prints %s", verb, s)
 			}
@@ -250,7 +251,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	if g := k.Gossip(); len(g) != 2 || len(g[0]) != 32 || bytes.Equal(g[0], secret) {
 		t.Errorf("gossip keys: %d", len(g))
 	}
-	if keys(t, mesh.KeyConfig{}).Gossip() != nil {
+	if keys(t, mesh.KeyConfig{}).Load().Gossip() != nil {
 		t.Error("an open mesh encrypts its gossip")
 	}
 }

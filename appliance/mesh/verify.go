@@ -24,8 +24,8 @@ var ErrBodyDigest = errors.New("the body is not the one that was signed")
 
 // VerifierConfig is what a Verifier is made of.
 type VerifierConfig struct {
-	ID   string // of this node
-	Keys Keys
+	ID   string           // of this node
+	Keys *Keyring         // nil = those of an open mesh
 	Now  func() time.Time // the machine's clock; nil = time.Now
 }
 
@@ -44,10 +44,16 @@ type Peer struct {
 	Forwarded bool // the request entered the mesh at the peer: it must not be forwarded again
 
 	digest [32]byte
+	key    []byte // the request was signed with
 }
+
+// String keeps the key out of whatever prints a Peer.
+func (p Peer) String() string   { return p.ID }
+func (p Peer) GoString() string { return p.ID }
 
 // NewVerifier makes a Verifier.
 func NewVerifier(cfg VerifierConfig) *Verifier {
+	cfg.Keys = cfg.Keys.orOpen()
 	v := &Verifier{cfg: cfg, clock: newSteadyClock(cfg.Now), nonces: newNonces(2*maxSkew, maxNonces)}
 	v.start = v.clock.tell().Truncate(time.Millisecond)
 	return v
@@ -79,9 +85,10 @@ func (v *Verifier) Check(r *http.Request) (Peer, error) {
 	if !ok {
 		return refuse(codeMalformed)
 	}
-	key := v.keyOf(r, s.signature)
+	keys := v.cfg.Keys.Load()
+	key := keys.maker(r, s.signature)
 	switch {
-	case key == nil && hmac.Equal(s.signature, signature(v.cfg.Keys.open, r)):
+	case key == nil && hmac.Equal(s.signature, signature(keys.open, r)):
 		return refuse(codeOpenMesh)
 	case key == nil:
 		return refuse(codeSignature)
@@ -102,7 +109,7 @@ func (v *Verifier) Check(r *http.Request) (Peer, error) {
 	case len(r.Header[headerHop]) > 1:
 		return refuse(codeHops)
 	}
-	return Peer{ID: s.from, Wire: s.wire, Forwarded: len(r.Header[headerHop]) == 1, digest: s.digest}, nil
+	return Peer{ID: s.from, Wire: s.wire, Forwarded: len(r.Header[headerHop]) == 1, digest: s.digest, key: key}, nil
 }
 
 // admit says who asks for what members tell each other. In a secured mesh only members may; in another one, anybody may
@@ -112,16 +119,16 @@ func (v *Verifier) admit(r *http.Request) (peer Peer, who string, err error) {
 		return peer, "id " + peer.ID, nil
 	}
 	var refused *Refusal
-	if errors.As(err, &refused) && refused.Code == codeUnsigned && !v.cfg.Keys.Secured() {
+	if errors.As(err, &refused) && refused.Code == codeUnsigned && !v.cfg.Keys.Load().Secured() {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return Peer{Wire: Wire}, "addr " + host, nil
 	}
 	return Peer{}, "", err
 }
 
-// keyOf finds the accepted key that made the signature, nil if none did.
-func (v *Verifier) keyOf(r *http.Request, sum []byte) []byte {
-	for _, key := range v.cfg.Keys.accept {
+// maker finds the accepted key that made the signature, nil if none did.
+func (k Keys) maker(r *http.Request, sum []byte) []byte {
+	for _, key := range k.accept {
 		if hmac.Equal(sum, signature(key, r)) {
 			return key
 		}

@@ -129,3 +129,20 @@ type Alias struct {
 	Time    time.Time `json:"time"`
 	State   string    `json:"state"` // ok; shadowed (a model has the name); dangling (no node has the model); removed
 }
+
+// Rotation is one line of what POST /api/secret/rotate answers: a step at a member, the end, or why there was none.
+type Rotation struct {
+	Member string   `json:"member,omitempty"`
+	Step   string   `json:"step,omitempty"`  // ask, accept, use, done or drop; resume: what the member began is finished
+	Fault  string   `json:"fault,omitempty"` // why the member does not go along
+	Done   *Rotated `json:"done,omitempty"`  // the last line of a replacement that succeeded
+	Error  string   `json:"error,omitempty"` // the last line of one that did not
+}
+
+// Rotated is who has the mesh's new secret, by name.
+type Rotated struct {
+	Generation uint64   `json:"generation"`
+	Members    []string `json:"members"`        // the node that was asked comes first
+	Away       []string `json:"away,omitempty"` // lost to gossip, without the new secret
+	Left       []string `json:"left,omitempty"` // switched off in peace, without it
+}

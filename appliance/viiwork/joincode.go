@@ -19,10 +19,15 @@ import (
 const joinCodeHelp = `Prints the code that a new machine needs to come into this node's mesh: the network, where to find this node, and the
 mesh's secret if it has one. Whoever has the code of a secured mesh can join it: hand it on like a password.
 
-On a lan whose api.host is not set, the running node is asked for its address.`
+On a lan whose api.host is not set, the running node is asked for its address.
+
+With --rotate the running nodes first replace the secret by a new one, while requests run on. Whoever has the old code
+cannot join any more; machines that are away meanwhile need the new code to come back. If it stops half-way, the mesh
+works on, and running it again, on any node, finishes it.`
 
 func (c *cli) joinCodeCommand() *cobra.Command {
-	return &cobra.Command{
+	var rotate bool
+	cmd := &cobra.Command{
 		Use:   "join-code",
 		Short: "print the code that a new machine needs to come into the mesh",
 		Long:  joinCodeHelp,
@@ -32,23 +37,33 @@ func (c *cli) joinCodeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			code, err := c.joinCode(cmd.Context(), cfg)
-			if err != nil {
-				return err
+			if rotate {
+				return c.rotate(cmd.Context(), cfg)
 			}
-			text, err := code.Encode()
-			if err != nil {
-				return err
-			}
-			if code.Secret != nil {
-				c.note("the code holds the mesh's secret: hand it on like a password")
-			}
-			if _, err := fmt.Fprintln(c.Out, text); err != nil {
-				return fmt.Errorf("writing the code: %w", err)
-			}
-			return nil
+			return c.printCode(cmd.Context(), cfg)
 		},
 	}
+	cmd.Flags().BoolVar(&rotate, "rotate", false, "replace the mesh's secret first, at all nodes")
+	return cmd
+}
+
+// printCode prints the code as the one result.
+func (c *cli) printCode(ctx context.Context, cfg *config.Config) error {
+	code, err := c.joinCode(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	text, err := code.Encode()
+	if err != nil {
+		return err
+	}
+	if code.Secret != nil {
+		c.note("the code holds the mesh's secret: hand it on like a password")
+	}
+	if _, err := fmt.Fprintln(c.Out, text); err != nil {
+		return fmt.Errorf("writing the code: %w", err)
+	}
+	return nil
 }
 
 // maxCodeAddresses is enough to meet somebody, and keeps a code short that may have to be typed.
@@ -56,7 +71,8 @@ const maxCodeAddresses = 4
 
 // joinCode is what leads to this node: on a tailnet the network itself does, unless the owner named seeds there too.
 func (c *cli) joinCode(ctx context.Context, cfg *config.Config) (mesh.JoinCode, error) {
-	code := mesh.JoinCode{Network: cfg.Mesh.Network, Secret: cfg.Mesh.Secret}
+	kept := mesh.ReadSecret(mesh.SecretConfig{StateDir: cfg.Node.StateDir, Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev})
+	code := mesh.JoinCode{Network: cfg.Mesh.Network, Secret: kept.Bytes()}
 	if cfg.Mesh.Network == "tailnet" {
 		code.ControlURL = cfg.Mesh.Tailnet.ControlURL
 	} else {

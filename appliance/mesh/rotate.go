@@ -67,6 +67,8 @@ type lead struct {
 	old []byte  // nil = this node never had it
 	new []byte
 	has map[string]string // members that accept the new secret, name by id
+	// resumed says that another run began what this one finishes.
+	resumed bool
 
 	mu  sync.Mutex // guards the calls of say
 	say func(Progress)
@@ -106,6 +108,9 @@ func (l *lead) begin(ctx context.Context) error {
 		r.mu.Unlock()
 		if !same {
 			continue
+		}
+		if l.resumed {
+			l.progress(Member{Name: l.msg.ByName}, stepResume, nil)
 		}
 		l.progress(self, stageAccept, a.fault())
 		return a.fault()
@@ -153,9 +158,7 @@ func (l *lead) choose(ctx context.Context, own secretState) error {
 		l.msg = message{Generation: highest + 1, Secret: nameOf(l.new), By: r.cfg.ID, ByName: r.cfg.Name}
 	}
 	l.msg.Lead = newLead()
-	if own.pending() || begun != nil {
-		l.progress(Member{Name: l.msg.ByName}, stepResume, nil)
-	}
+	l.resumed = own.pending() || begun != nil
 	return nil
 }
 

@@ -31,20 +31,6 @@ var (
 	errOver   = errors.New("the claim is over")
 )
 
-// Seat is what an owner lends.
-type Seat interface {
-	Backend() string
-	Release()
-}
-
-// Place is a place in a line, or the seat it has become. None of its methods waits.
-type Place[S Seat] interface {
-	Done() <-chan struct{} // closed once there is a seat or a refusal
-	Ahead() int            // who stands before it; 0 = it is the next
-	Collect() (S, error)   // after Done; the seat is the caller's
-	Leave()                // gives up the place, or the seat nobody has collected
-}
-
 // book is what this node has promised to the others. A claim of an entry waits in a line, then holds a granted seat
 // until its forward comes, and is over once it is used, lapsed, returned, given up or lost with its entry. Whichever
 // comes first ends it, and that one alone has its place or its seat: so no seat is lost or given back twice.

@@ -13,6 +13,20 @@ import (
 // sweepEvery is how often the desk looks for what has lapsed and who is lost.
 const sweepEvery = 250 * time.Millisecond
 
+// Seat is what an owner lends.
+type Seat interface {
+	Backend() string
+	Release()
+}
+
+// Place is a place in a line, or the seat it has become. None of its methods waits.
+type Place[S Seat] interface {
+	Done() <-chan struct{} // closed once there is a seat or a refusal
+	Ahead() int            // who stands before it; 0 = it is the next
+	Collect() (S, error)   // after Done; the seat is the caller's
+	Leave()                // gives up the place, or the seat nobody has collected
+}
+
 // DeskConfig is what a Desk is made of. None of its funcs may wait, or call the Desk.
 type DeskConfig[S Seat] struct {
 	// Join takes a free seat at once or the last place in the line; with WaitMS 0 it refuses where nothing is free.

@@ -31,8 +31,9 @@ type book struct {
 
 // run is one request with a mark, as one engine had it.
 type run struct {
-	Mark string
-	Fate enginetest.Fate // "" = under way
+	Mark  string
+	Begun time.Time
+	Fate  enginetest.Fate // "" = under way
 }
 
 // marks are how requests are told apart.
@@ -57,7 +58,7 @@ func playEngine(ctx context.Context, slots, at string) error {
 		b := book{Stats: engine.Stats()}
 		for _, seen := range engine.Requests() {
 			if m := marks.FindSubmatch(seen.Body); m != nil && strings.HasPrefix(string(m[1]), r.URL.Query().Get("mark")) {
-				b.Runs = append(b.Runs, run{string(m[1]), seen.Fate})
+				b.Runs = append(b.Runs, run{string(m[1]), seen.Time, seen.Fate})
 			}
 		}
 		_ = json.NewEncoder(w).Encode(b)

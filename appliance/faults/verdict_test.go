@@ -26,39 +26,57 @@ type verdict struct {
 // under tells whether requests that come in at one machine and run at another are under a fault.
 type under func(entry, at int) bool
 
+// place is a run and the machine it was at.
+type place struct {
+	run
+	at int
+}
+
 // judge lays side by side what clients saw and what the engines ran, by machine.
 func judge(all []asked, books [][]run, at under) (v verdict) {
-	ran := map[string][]int{} // where each mark was begun
-	served := map[string][]int{}
+	ran := map[string][]place{} // by mark
 	for i, runs := range books {
 		for _, r := range runs {
-			ran[r.Mark] = append(ran[r.Mark], i)
-			if r.Fate == enginetest.Served {
-				served[r.Mark] = append(served[r.Mark], i)
-			}
+			ran[r.Mark] = append(ran[r.Mark], place{r, i})
 		}
 	}
 	for _, a := range all {
 		excused := func(i int) bool {
 			return slices.ContainsFunc(a.entries, func(e int) bool { return at(e, i) })
 		}
-		v.count(a, slices.ContainsFunc(append(ran[a.mark], a.entries...), excused))
-		if a.ending == answered && len(served[a.mark]) == 0 {
-			v.lost++
-			v.say("%s was answered and no engine ran it", a.mark)
-		}
-		if len(ran[a.mark]) > 1 {
-			v.again++
-		}
-		if slices.ContainsFunc(ran[a.mark], func(i int) bool { return !slices.Contains(a.entries, i) }) {
-			v.forwarded++
-		}
-		if own := slices.DeleteFunc(slices.Clone(served[a.mark]), excused); len(own) > 1 {
-			v.doubled++
-			v.say("%s came in at %v and ran at %v to its end", a.mark, a.entries, served[a.mark])
-		}
+		places := ran[a.mark]
+		slices.SortFunc(places, func(x, y place) int { return x.Begun.Compare(y.Begun) })
+		v.count(a, slices.ContainsFunc(a.entries, excused) || slices.ContainsFunc(places, func(p place) bool { return excused(p.at) }))
+		v.weigh(a, places, excused)
 	}
 	return v
+}
+
+// silence is how long a node that was given a request must have been without a word, a beat even, before its entry may
+// give the request to another. It says nothing of what the node does meanwhile: one that has no processor for so long is
+// to others as if it were frozen.
+const silence = 3 * time.Second
+
+// weigh looks how often a request ran, its places in the order of their beginnings.
+func (v *verdict) weigh(a asked, places []place, excused func(int) bool) {
+	if len(places) > 1 {
+		v.again++
+	}
+	if slices.ContainsFunc(places, func(p place) bool { return !slices.Contains(a.entries, p.at) }) {
+		v.forwarded++
+	}
+	served := slices.DeleteFunc(slices.Clone(places), func(p place) bool { return p.Fate != enginetest.Served })
+	if a.ending == answered && len(served) == 0 {
+		v.lost++
+		v.say("%s was answered and no engine ran it", a.mark)
+	}
+	for i := 1; i < len(served); i++ {
+		first, second := served[i-1], served[i]
+		if gap := second.Begun.Sub(first.Begun); gap < silence && !excused(first.at) && !excused(second.at) {
+			v.doubled++
+			v.say("%s came in at %v and ran to its end at %d, and %s later at %d", a.mark, a.entries, first.at, gap, second.at)
+		}
+	}
 }
 
 func (v *verdict) count(a asked, excused bool) {

@@ -189,7 +189,7 @@ func leaves(t *testing.T, fl *fleet, f *enginetest.Server, gone func()) {
 // response, and the answer whole behind them.
 func TestTheEntryKeepsAClientAliveWhileAMemberWorks(t *testing.T) {
 	t.Parallel()
-	quick := func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = 50*time.Millisecond, 100*time.Millisecond }
+	quick := func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = 500*time.Millisecond, 100*time.Millisecond }
 	f := fake(t, enginetest.Options{Slots: 1, PrefillTPS: 200, Batch: 64})
 	fl := newFleet(t, nil, spec{change: quick}, spec{models: model("m", 1, f.URL()), change: quick})
 	text := strings.Repeat("long ", 100)

@@ -10,11 +10,11 @@
 // forwarded once. What a member forwards runs here at once or is refused; it is never forwarded again and never waits.
 // Until its first answer byte a request that was refused may go to another node; afterwards never.
 //
-// How a request goes: limits and scan (body.go, scan.go) → the model that the name stands for
-// (alias.go) → session key (keys.go) → a seat from the engine's line
-// (serve.go), or in a mesh from whoever has one (survey.go, queue.go, seat.go; forward.go and relay.go carry it to a
-// member, hop.go receives it there) → the body with its few edits (edit.go) → events passed through (stream.go) or put
-// together for a client that does not stream (assemble_*.go) → the row of /api/requests (ledger.go).
+// How a request goes: limits and scan (body.go, scan.go) → the model that the name stands for (alias.go) → session key
+// (keys.go) → a place among those that look for a slot (lineup.go), a plan (survey.go), and a seat of this node's line or of
+// a member's (seat.go, search.go, asking.go) → to a member by forward.go and relay.go, where hop.go receives it → the
+// body with its few edits (edit.go) → events passed through (stream.go) or put together for a client that does not stream
+// (assemble_*.go) → the row of /api/requests (ledger.go). lend.go is the other side: this node's slots for members.
 //
 // Engines are always asked to stream: llama-server notices a lost client only then, and at once.
 //

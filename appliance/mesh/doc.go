@@ -1,12 +1,12 @@
 // Package mesh is what nodes tell each other over HTTP: who has room for which model, and the requests they answer for
 // one another.
 //
-// The nouns: [Keys] come from the mesh's secret; a [Signer] puts its node's name and a signature on a request, a
-// [Verifier] checks those that arrive; a [Publisher] tells this node's capacity to whoever follows it; a [Watcher]
-// follows all other members and writes what they say into the [Table]; a [Client] carries one request to one member; a
-// [Desk] lends this node's seats to members that ask for one before they forward a request; a [JoinCode] is what a new
-// machine needs to come in; [Aliases] are the names that the whole mesh has for models, which a [Herald] keeps the same
-// everywhere.
+// The nouns: a [Keyring] holds the [Keys] that come from the mesh's [Secret], which a [Rotation] replaces while the node
+// runs; a [Signer] puts its node's name and a signature on a request, a [Verifier] checks those that arrive; a
+// [Publisher] tells this node's capacity to whoever follows it; a [Watcher] follows all other members and writes what
+// they say into the [Table]; a [Client] carries one request to one member; a [Desk] lends this node's seats to members
+// that ask for one before they forward a request; [Aliases] are the names that the whole mesh has for models, which a
+// [Herald] keeps the same everywhere; a [JoinCode] is what a new machine needs to come in.
 //
 // It promises: a request that was altered, replayed, meant for another node or signed with another secret is refused
 // before its body is read; what a node last said about itself is worth nothing after 3 s of silence, measured by this
@@ -18,5 +18,5 @@
 // what a model is: a func tells this node's own capacity, another one gives its seats.
 //
 // All exported methods may be called from any goroutine. New starts nothing; the Run methods of Publisher, Watcher,
-// Herald and Desk own every lasting goroutine.
+// Herald, Desk and Rotation own every lasting goroutine.
 package mesh

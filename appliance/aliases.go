@@ -20,14 +20,7 @@ const maxAliasBody = 8 << 10
 
 // mountAliases adds what lists and changes the mesh's aliases. A name in a path may hold slashes, plain or as %2F.
 func (a *Appliance) mountAliases(e *echo.Echo) {
-	e.GET("/v1/aliases", func(c echo.Context) error {
-		f := a.mesh.current()
-		if f == nil {
-			return errNotInMesh
-		}
-		f.herald.ServeHTTP(c.Response(), c.Request())
-		return nil
-	})
+	e.GET("/v1/aliases", a.amongFellows(func(f *fellows) http.Handler { return f.herald }))
 	e.GET("/api/aliases", func(c echo.Context) error { return c.JSON(http.StatusOK, a.aliases()) })
 	e.POST("/api/aliases", a.fellow(a.postAlias))
 	e.DELETE("/api/aliases/*", a.fellow(a.deleteAlias))

@@ -2,7 +2,7 @@ package gateway
 
 import "strings"
 
-// place of a conversation in the mesh, as this entry remembers it.
+// homeAt is the place of a conversation in the mesh, as this entry remembers it.
 type homeAt struct {
 	known   bool
 	node    string // id, "" = this node while it is alone
@@ -21,7 +21,7 @@ func (k *call) findHome() homeAt {
 	return homeAt{}
 }
 
-// setHome remembers it.
+// setHome remembers where the conversation runs.
 func (k *call) setHome(node, backend string) {
 	if node != "" {
 		k.g.homeNodes.set(k.model, k.session, node+" "+backend)

@@ -136,11 +136,6 @@ func (k *call) fullFor(model string) bool {
 	return ok && n.Serves() && n.Free() == 0
 }
 
-func (k *call) hereFor(model string) (route.Node, bool) {
-	k.model = model
-	return k.here()
-}
-
 // noSeat refuses a member's request at once, with what it needs to correct its picture of this node.
 func (k *call) noSeat(model string) *Error {
 	n, _ := k.hereFor(model)

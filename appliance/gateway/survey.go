@@ -81,8 +81,11 @@ func (k *call) survey(members []mesh.NodeState) route.Snapshot {
 }
 
 // here is this node, without the backends that have failed the request.
-func (k *call) here() (route.Node, bool) {
-	m, ok := k.g.local(k.model)
+func (k *call) here() (route.Node, bool) { return k.hereFor(k.model) }
+
+// hereFor is here with a model that is not the call's yet: its body has not been read.
+func (k *call) hereFor(model string) (route.Node, bool) {
+	m, ok := k.g.local(model)
 	if !ok {
 		return route.Node{}, false
 	}

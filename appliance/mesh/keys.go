@@ -93,6 +93,15 @@ func (k Keys) Gossip() [][]byte {
 	return keys
 }
 
+// second is the key of requests that is understood beside the first one, nil if there is none: the secret may have been
+// settled since somebody saw two.
+func (k Keys) second() []byte {
+	if len(k.accept) < 2 {
+		return nil
+	}
+	return k.accept[1]
+}
+
 // Secured reports whether only those who know the secret are heard.
 func (k Keys) Secured() bool { return k.strict }
 

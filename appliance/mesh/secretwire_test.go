@@ -242,3 +242,32 @@ func FuzzSecretMessage(f *testing.F) {
 		}
 	})
 }
+
+// TestWordTakenBackWhileOthersAreAskedIsNoFault: the second secret has gone by the time somebody turns out to know neither.
+func TestWordTakenBackWhileOthersAreAskedIsNoFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t, 2)
+		defer c.end()
+		stranger := c.add(3, mesh.SecretConfig{Secret: bytes.Repeat([]byte{9}, 32)})
+		answer := make(chan string, 1)
+		takeBack := sync.OnceFunc(func() {
+			_, text := c.nodes[0].send(c.nodes[1], fmt.Sprintf(`{"step":"drop","generation":1,"secret":%q,"lead":"run"}`, mesh.NameOf(another)))
+			answer <- text
+		})
+		c.mu.Lock()
+		c.after = func(at *holder, step string) {
+			if at == stranger && step == "ask" {
+				takeBack()
+			}
+		}
+		c.mu.Unlock()
+		c.nodes[0].send(c.nodes[1], offered(1, nil))
+		if text := <-answer; !strings.Contains(text, `"ok":true`) {
+			t.Errorf("it is not taken back: %s", text)
+		}
+		time.Sleep(10 * time.Second)
+		if c.nodes[1].rotation.Second() {
+			t.Error("it has a second secret again")
+		}
+	})
+}

@@ -96,8 +96,8 @@ func (r *Rotation) pull(ctx context.Context, s secretState) {
 	for _, m := range r.alive() {
 		asked.Go(func() {
 			a, err := r.tell(ctx, m, message{Step: string(stepAsk)}, nil)
-			if otherSecret(err) {
-				a, err = r.tell(ctx, m, message{Step: string(stepAsk)}, r.cfg.Keys.Load().accept[1])
+			if second := r.cfg.Keys.Load().second(); otherSecret(err) && second != nil {
+				a, err = r.tell(ctx, m, message{Step: string(stepAsk)}, second)
 			}
 			if err == nil && a.Generation == s.Generation && a.Secret == nameOf(s.Secret) && a.Stage != stageAccept {
 				r.follow(a)

@@ -23,7 +23,7 @@ var (
 	ErrAliasItself = errors.New("an alias cannot lead to itself: name a model")
 	ErrAliasesFull = errors.New("the mesh has as many aliases as it can: remove one that nobody needs with 'viiwork alias rm'")
 	ErrNoAlias     = errors.New("there is no such alias")
-	ErrNoPrevious  = errors.New("the alias led nowhere else before")
+	ErrNoPrevious  = errors.New("the alias led nowhere else before: point it at a model with 'viiwork alias set'")
 	ErrNoPlace     = errors.New("this node has no place in the mesh yet")
 )
 
@@ -42,13 +42,13 @@ type Aliases struct {
 	path    string
 	written chan struct{} // holds one: this node has something to tell
 
-	view atomic.Pointer[aliasView] // what everybody reads
+	view  atomic.Pointer[aliasView] // what everybody reads
+	aside atomic.Bool               // a file that could not be read was put aside
 
-	mu      sync.Mutex // of writers; guards what follows
+	mu      sync.Mutex // of writers, held while the file is written; guards what follows
 	id      string     // this node's, "" before Join
 	entries map[string]Alias
 	first   bool // nothing was kept: it is this node's first start
-	aside   bool // a file that could not be read was put aside
 	crowded bool // more than fits came from others; said
 }
 

@@ -78,7 +78,7 @@ func (a *Aliases) Load() {
 		a.first = true
 		return
 	case err != nil:
-		a.aside = true
+		a.aside.Store(true)
 		err = errors.Join(err, os.Rename(a.path, a.path+".broken"))
 		a.cfg.Log.Warn("the aliases kept here cannot be read; the file is put aside, and they come from the other nodes", "file", a.path+".broken", "error", err)
 	}
@@ -135,9 +135,7 @@ func replaceFile(path string, content []byte) error {
 
 // Warnings names what is wrong with what this node keeps.
 func (a *Aliases) Warnings() []status.Warning {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.aside {
+	if !a.aside.Load() {
 		return nil
 	}
 	return []status.Warning{{

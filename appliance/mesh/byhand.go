@@ -29,7 +29,7 @@ func (h *byHand) look(ctx context.Context, s secretState) {
 	var asked sync.WaitGroup
 	for i, m := range alive {
 		asked.Go(func() {
-			_, err := r.tell(ctx, m, message{Step: string(stepAsk)}, derive(s.Secret, labelHTTP))
+			_, err := r.tell(ctx, m, message{Step: stepAsk}, derive(s.Secret, labelHTTP))
 			knows[i] = err == nil
 		})
 	}

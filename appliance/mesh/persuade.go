@@ -28,7 +28,7 @@ func (l *lead) all(ctx context.Context, members []Member, step message) (map[str
 	for _, m := range members {
 		told.Go(func() {
 			a, err := l.persuade(ctx, m, l.to(m, step))
-			l.progress(m, stage(step.Step), err)
+			l.progress(m, step.Step, err)
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, errGone) {
@@ -63,7 +63,7 @@ func (l *lead) persuade(ctx context.Context, m Member, msg message) (answer, err
 				return a, errGone
 			}
 			// Once the new secret is used somewhere it is worth the time in which gossip notices a death.
-			again := try < attempts || stage(msg.Step) == stageUse && time.Since(begun) < attempts*l.r.cfg.Patience
+			again := try < attempts || msg.Step == stageUse && time.Since(begun) < attempts*l.r.cfg.Patience
 			if again && pause(ctx, between) {
 				continue
 			}
@@ -71,7 +71,7 @@ func (l *lead) persuade(ctx context.Context, m Member, msg message) (answer, err
 		if err != nil {
 			return a, err
 		}
-		if stage(msg.Step) != stageAccept || a.View == viewOf(l.r.cfg.ID, l.r.alive()) {
+		if msg.Step != stageAccept || a.View == viewOf(l.r.cfg.ID, l.r.alive()) {
 			return a, nil
 		}
 		if time.Since(begun) > attempts*l.r.cfg.Patience || !pause(ctx, between) {

@@ -102,7 +102,7 @@ func (l *lead) begin(ctx context.Context) error {
 		same := own.Generation == r.state.Generation && own.Stage == r.state.Stage && bytes.Equal(own.Secret, r.state.Secret)
 		why := ""
 		if same {
-			why = r.accept(self.ID, l.to(self, message{Step: string(stageAccept)}))
+			why = r.accept(self.ID, l.to(self, message{Step: stageAccept}))
 		}
 		a := r.answer(why)
 		r.mu.Unlock()
@@ -120,7 +120,7 @@ func (l *lead) begin(ctx context.Context) error {
 // choose asks everyone how they stand, and takes a new secret or one that was begun.
 func (l *lead) choose(ctx context.Context, own secretState) error {
 	r := l.r
-	answers, err := l.all(ctx, r.alive(), message{Step: string(stepAsk)})
+	answers, err := l.all(ctx, r.alive(), message{Step: stepAsk})
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (l *lead) offer(ctx context.Context) error {
 		if len(missing) == 0 {
 			return ctx.Err()
 		}
-		answers, err := l.all(ctx, missing, message{Step: string(stageAccept)})
+		answers, err := l.all(ctx, missing, message{Step: stageAccept})
 		for _, m := range missing {
 			if _, accepted := answers[m.ID]; accepted {
 				l.has[m.ID] = m.Name
@@ -215,7 +215,7 @@ func (l *lead) offer(ctx context.Context) error {
 // here takes a step at this node itself. It fails when another replacement has been preferred meanwhile.
 func (l *lead) here(step stage) error {
 	own := Member{ID: l.r.cfg.ID, Name: l.r.cfg.Name}
-	a := l.r.take(own.ID, l.to(own, message{Step: string(step)}))
+	a := l.r.take(own.ID, l.to(own, message{Step: step}))
 	err := a.fault()
 	l.progress(own, step, err)
 	if err != nil {
@@ -228,7 +228,7 @@ func (l *lead) here(step stage) error {
 func (l *lead) to(m Member, step message) message {
 	msg := l.msg
 	msg.Step = step.Step
-	if stage(msg.Step) == stageAccept && l.old != nil {
+	if msg.Step == stageAccept && l.old != nil {
 		msg.Sealed = seal(l.old, l.new, envelope{msg.Generation, stageAccept, l.r.cfg.ID, m.ID})
 	}
 	return msg
@@ -247,7 +247,7 @@ func (l *lead) finish(ctx context.Context) (Rotated, error) {
 			}
 		}
 		// Who does not hear it has both secrets and asks the others, but the old one must not be forgotten before it did.
-		if _, err := l.all(ctx, told, message{Step: string(step)}); err != nil && step == stageUse {
+		if _, err := l.all(ctx, told, message{Step: step}); err != nil && step == stageUse {
 			return Rotated{}, fmt.Errorf("the new secret is in use and one does not use it yet: %w: run 'viiwork join-code --rotate' again on any node", err)
 		}
 	}
@@ -279,11 +279,11 @@ func (l *lead) without(members []Member) (names []string) {
 func (l *lead) takeBack(ctx context.Context) {
 	for _, m := range l.r.alive() {
 		if _, has := l.has[m.ID]; has {
-			a, err := l.r.tell(ctx, m, l.to(m, message{Step: string(stepDrop)}), nil)
+			a, err := l.r.tell(ctx, m, l.to(m, message{Step: stepDrop}), nil)
 			if err == nil && a.OK { // else it has followed another run meanwhile
 				l.progress(m, stepDrop, nil)
 			}
 		}
 	}
-	l.r.take(l.r.cfg.ID, l.to(Member{ID: l.r.cfg.ID}, message{Step: string(stepDrop)}))
+	l.r.take(l.r.cfg.ID, l.to(Member{ID: l.r.cfg.ID}, message{Step: stepDrop}))
 }

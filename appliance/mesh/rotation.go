@@ -52,6 +52,8 @@ type Rotation struct {
 	ran     atomic.Bool
 	leading sync.Mutex // one Rotate at a time
 
+	view atomic.Pointer[secretState] // the state, for who must not wait for a disk
+
 	mu     sync.Mutex // guards what follows; held while the file is written
 	state  secretState
 	turned bool     // the two secrets have changed places for now, see Refused
@@ -70,7 +72,9 @@ func NewRotation(cfg RotationConfig) *Rotation {
 	if cfg.Patience <= 0 {
 		cfg.Patience = patience
 	}
-	return &Rotation{cfg: cfg, poke: make(chan struct{}, 1), state: cfg.Secret.state, gossip: cfg.Keys.Load().Gossip()}
+	r := &Rotation{cfg: cfg, poke: make(chan struct{}, 1), state: cfg.Secret.state, gossip: cfg.Keys.Load().Gossip()}
+	r.view.Store(&cfg.Secret.state)
+	return r
 }
 
 // Codes of why a member does not go along.
@@ -93,7 +97,7 @@ func (r *Rotation) take(from string, m message) answer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	why := ""
-	switch stage(m.Step) {
+	switch m.Step {
 	case stepAsk:
 		if r.cfg.Secret.hand {
 			why = whyHand
@@ -108,7 +112,7 @@ func (r *Rotation) take(from string, m message) answer {
 		why = whyMessage
 	}
 	a := r.answer(why)
-	if stage(m.Step) == stepAsk && r.state.pending() && !r.cfg.Secret.hand {
+	if m.Step == stepAsk && r.state.pending() && !r.cfg.Secret.hand {
 		a.Sealed = seal(r.state.Prev, r.state.Secret, envelope{r.state.Generation, stepAsk, r.cfg.ID, from})
 	}
 	return a
@@ -175,7 +179,7 @@ func (m message) beats(s secretState) bool {
 // advance goes on to use, or to done.
 func (r *Rotation) advance(m message) (why string) {
 	s := r.state
-	want := stage(m.Step)
+	want := m.Step
 	switch {
 	case m.Generation != s.Generation || m.Secret != nameOf(s.Secret) || r.cfg.Secret.hand:
 		return whyUnknown
@@ -222,6 +226,7 @@ func (r *Rotation) become(s secretState) (why string) {
 		return whyGossip
 	}
 	r.said = ""
+	r.view.Store(&s)
 	if s.Stage != was.Stage || s.Generation != was.Generation {
 		r.cfg.Log.Info("the mesh secret is replaced", "stage", s.Stage, "generation", s.Generation, "by", s.ByName)
 	}

@@ -26,7 +26,7 @@ const (
 
 // message is what one member tells another about the secret. The secret itself is sealed.
 type message struct {
-	Step       string `json:"step"` // ask, accept, use, done or drop
+	Step       stage  `json:"step"` // ask, accept, use, done or drop
 	Generation uint64 `json:"generation,omitempty"`
 	Secret     string `json:"secret,omitempty"` // name of the new one
 	By         string `json:"by,omitempty"`     // id of the node that began
@@ -73,7 +73,7 @@ func (r *Rotation) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		writeError(w, http.StatusBadRequest, "bad_message", "the body is not the one that was signed, or no message about the secret")
 		return
 	}
-	if stage(m.Step) != stepAsk && !r.cfg.Keys.Load().Secured() {
+	if m.Step != stepAsk && !r.cfg.Keys.Load().Secured() {
 		writeError(w, http.StatusConflict, "not_secured", "this node's mesh is open, or on its way to a secret: there is none to replace")
 		return
 	}

@@ -95,9 +95,9 @@ func (r *Rotation) pull(ctx context.Context, s secretState) {
 	var asked sync.WaitGroup
 	for _, m := range r.alive() {
 		asked.Go(func() {
-			a, err := r.tell(ctx, m, message{Step: string(stepAsk)}, nil)
+			a, err := r.tell(ctx, m, message{Step: stepAsk}, nil)
 			if second := r.cfg.Keys.Load().second(); otherSecret(err) && second != nil {
-				a, err = r.tell(ctx, m, message{Step: string(stepAsk)}, second)
+				a, err = r.tell(ctx, m, message{Step: stepAsk}, second)
 			}
 			if err == nil && a.Generation == s.Generation && a.Secret == nameOf(s.Secret) && a.Stage != stageAccept {
 				r.follow(a)
@@ -113,7 +113,7 @@ func (r *Rotation) follow(a answer) {
 	defer r.mu.Unlock()
 	m := message{Generation: a.Generation, Secret: a.Secret}
 	for _, step := range []stage{stageUse, stageDone} {
-		if m.Step = string(step); step == stageUse || a.Stage == stageDone {
+		if m.Step = step; step == stageUse || a.Stage == stageDone {
 			r.advance(m)
 		}
 	}
@@ -146,10 +146,7 @@ func (r *Rotation) alive() []Member {
 
 // Warnings names what the owner should know of the secret.
 func (r *Rotation) Warnings() (all []status.Warning) {
-	r.mu.Lock()
-	s := r.state
-	r.mu.Unlock()
-	if s.pending() && !r.cfg.Secret.hand {
+	if s := r.view.Load(); s.pending() && !r.cfg.Secret.hand {
 		all = append(all, status.Warning{ID: "secret_rotation",
 			Text: "a new mesh secret was begun by " + s.ByName + " and is not everywhere yet; the mesh works with both",
 			Fix:  "if it stays so, run 'viiwork join-code --rotate' again on any node: it finishes what was begun"})

@@ -127,56 +127,60 @@ func TestGrantThatCannotBeHandedOverGoesOn(t *testing.T) {
 	})
 }
 
+// sayLines, sayDocument and sayNoMore are owners that answer an ask with a stream, with one text, and with nothing after a text.
+func sayLines(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		_, _ = io.WriteString(w, text)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+func sayDocument(status int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+func sayNoMore(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then the server sees that the asker goes
+		if text != "" {
+			sayLines(text)(w, r)
+		}
+		<-r.Context().Done()
+	}
+}
+
 // TestOwnersAnswerIsBounded: what an owner may say that is none, or a hostile one.
 func TestOwnersAnswerIsBounded(t *testing.T) {
-	lines := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			_, _ = io.WriteString(w, text)
-			_ = http.NewResponseController(w).Flush()
-		}
-	}
-	document := func(status int, text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, text)
-		}
-	}
-	silent := func(say string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // only then the server sees that the asker goes
-			if say != "" {
-				lines(say)(w, r)
-			}
-			<-r.Context().Done()
-		}
-	}
 	const id = "AAAAAAAAAAAAAAAAAAAAAA"
 	for name, c := range map[string]struct {
 		h    http.HandlerFunc
 		want string
 	}{
-		"a seat":               {document(200, `{"lease":"`+id+`","backend":"a"}`), "seat"},
-		"a seat in the end":    {lines(`{"ahead":1,"expect_ms":5}` + "\n" + `{"ahead":0}` + "\n" + `{"lease":"` + id + `","backend":"a"}`), "seat"},
-		"no JSON":              {document(200, "hello"), "broke off"},
-		"a short lease":        {document(200, `{"lease":"AAAA","backend":"a"}`), "broke off"},
-		"no backend":           {document(200, `{"lease":"`+id+`"}`), "broke off"},
-		"control codes":        {document(200, `{"lease":"`+id+`","backend":"\u001b[2J"}`), "broke off"},
-		"an endless document":  {document(200, `{"lease":"`+id+`","backend":"`+strings.Repeat("a", 1<<20)+`"}`), "broke off"},
-		"a negative place":     {lines(`{"ahead":-1}` + "\n"), "broke off"},
-		"a place beyond all":   {lines(`{"ahead":1e300}` + "\n"), "broke off"},
-		"an empty line":        {lines("\n"), "broke off"},
-		"an empty object":      {lines("{}\n"), "broke off"},
-		"an endless line":      {lines(strings.Repeat("x", 1<<20)), "broke off"},
-		"an early end":         {lines(`{"ahead":1}` + "\n"), "broke off"},
-		"silence":              {silent(""), "silent"},
-		"silence in the line":  {silent(`{"ahead":1}` + "\n"), "silent"},
-		"an unknown route":     {document(404, "nothing here"), "404 "},
-		"a refusal":            {document(429, `{"error":{"message":"full","code":"node_full"}}`), "429 node_full"},
-		"a refusal in the end": {lines(`{"ahead":1}` + "\n" + `{"refused":{"code":"draining","message":"x","status":503}}`), "503 draining"},
-		"a refusal that is no": {lines(`{"refused":{"code":"\u001b","message":"` + strings.Repeat("x", 2000) + `","status":200,"retry_after_ms":-5}}`), "502 "},
-		"a redirect":           {document(307, `{}`), "502 "},
+		"a seat":               {sayDocument(200, `{"lease":"`+id+`","backend":"a"}`), "seat"},
+		"a seat in the end":    {sayLines(`{"ahead":1,"expect_ms":5}` + "\n" + `{"ahead":0}` + "\n" + `{"lease":"` + id + `","backend":"a"}`), "seat"},
+		"no JSON":              {sayDocument(200, "hello"), "broke off"},
+		"a short lease":        {sayDocument(200, `{"lease":"AAAA","backend":"a"}`), "broke off"},
+		"no backend":           {sayDocument(200, `{"lease":"`+id+`"}`), "broke off"},
+		"control codes":        {sayDocument(200, `{"lease":"`+id+`","backend":"\u001b[2J"}`), "broke off"},
+		"an endless document":  {sayDocument(200, `{"lease":"`+id+`","backend":"`+strings.Repeat("a", 1<<20)+`"}`), "broke off"},
+		"a negative place":     {sayLines(`{"ahead":-1}` + "\n"), "broke off"},
+		"a place beyond all":   {sayLines(`{"ahead":1e300}` + "\n"), "broke off"},
+		"an empty line":        {sayLines("\n"), "broke off"},
+		"an empty object":      {sayLines("{}\n"), "broke off"},
+		"an endless line":      {sayLines(strings.Repeat("x", 1<<20)), "broke off"},
+		"an early end":         {sayLines(`{"ahead":1}` + "\n"), "broke off"},
+		"silence":              {sayNoMore(""), "silent"},
+		"silence in the line":  {sayNoMore(`{"ahead":1}` + "\n"), "silent"},
+		"an unknown route":     {sayDocument(404, "nothing here"), "404 "},
+		"a refusal":            {sayDocument(429, `{"error":{"message":"full","code":"node_full"}}`), "429 node_full"},
+		"a refusal in the end": {sayLines(`{"ahead":1}` + "\n" + `{"refused":{"code":"draining","message":"x","status":503}}`), "503 draining"},
+		"a refusal that is no": {sayLines(`{"refused":{"code":"\u001b","message":"` + strings.Repeat("x", 2000) + `","status":200,"retry_after_ms":-5}}`), "502 "},
+		"a redirect":           {sayDocument(307, `{}`), "502 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

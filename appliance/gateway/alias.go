@@ -115,17 +115,17 @@ func (g *Gateway) UnknownAlias(name string) error {
 }
 
 // aliasWarnings names the aliases that nobody reaches since there is a model of that name.
-func (g *Gateway) aliasWarnings() []status.Warning {
+func (g *Gateway) aliasWarnings(fleet []fleetModel) []status.Warning {
 	var warnings []status.Warning
 	if g.cfg.Aliases == nil {
 		return nil
 	}
 	targets := g.cfg.Aliases()
-	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		if g.Serves(name) {
+	for _, m := range fleet {
+		if target, shadowed := targets[m.name]; shadowed {
 			warnings = append(warnings, status.Warning{
-				ID: "alias_shadowed", Text: "the alias " + name + " of " + targets[name] + " is not in use: there is a model of that name now, and a model comes first",
-				Fix: "remove the alias with 'viiwork alias rm " + name + "', or give the model another name",
+				ID: "alias_shadowed", Text: "the alias " + m.name + " of " + target + " is not in use: there is a model of that name now, and a model comes first",
+				Fix: "remove the alias with 'viiwork alias rm " + m.name + "', or give the model another name",
 			})
 		}
 	}

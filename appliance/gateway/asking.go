@@ -58,7 +58,9 @@ func (a *askingHere) place() (int, time.Duration) {
 	return ahead, m.ExpectedWait(ahead)
 }
 
-// askingThere is a question to a member. Its goroutine ends when the member has answered, is silent, or leave is called.
+// askingThere is a question to a member. Its goroutine ends when the member has answered or is silent, or when leave is
+// called, as the request's handler does with all that it has asked. What leave has to give back takes returnFor at most,
+// and nobody waits for it.
 type askingThere struct {
 	offer
 	waits  bool
@@ -88,6 +90,8 @@ func (k *call) askThere(ctx context.Context, o offer, waits bool) *askingThere {
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	go func() {
 		defer close(a.over)
+		// The client hears when this one answer stops; the guard knows whether the whole member is silent, and puts it
+		// into quarantine then.
 		guarded, heard := own.Table.Guard(ctx, o.member.ID)
 		defer heard()
 		a.grant, a.err = own.Client.AskSeat(guarded, o.member, ask, func(ahead int, expect time.Duration) {

@@ -160,8 +160,9 @@ func plus(sum, v *int) *int {
 // Warnings names what is wrong between the models of the mesh: one name for different files is served as it is, since
 // the owner may mean it, but answers will differ.
 func (g *Gateway) Warnings() []status.Warning {
-	warnings := append([]status.Warning{}, g.aliasWarnings()...)
-	for _, m := range g.fleet() {
+	fleet := g.fleet()
+	warnings := append([]status.Warning{}, g.aliasWarnings(fleet)...)
+	for _, m := range fleet {
 		nodes := map[string][]string{}
 		for _, h := range m.hosts {
 			if h.digest != "" {

@@ -32,7 +32,7 @@ func (k *call) forward(s seat) (again bool, err error) {
 	defer k.g.lineup.arrived(s.asked)
 	own := k.g.joined.Load() // not nil: there was a member to choose
 	if k.ctx.Err() != nil {
-		go giveBack(own.Client, s.member, s.grant)
+		go giveBack(own.Client, s.member, s.grant) // for returnFor at most
 		return false, context.Cause(k.ctx)
 	}
 	k.assigned(s)

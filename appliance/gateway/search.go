@@ -92,18 +92,17 @@ func (s *search) refused(a *asking, err error) {
 
 // leave gives up every place and seat but the one that was collected.
 func (s *search) leave() {
+	l := s.k.g.lineup
 	for _, a := range []asking{s.line, s.try} {
-		if a != nil {
-			a.leave()
+		if a == nil {
+			continue
+		}
+		a.leave()
+		if there, ok := a.(*askingThere); ok && !there.taken { // else the forward ends it
+			l.arrived(there.asked)
 		}
 	}
-	if there, ok := s.line.(*askingThere); ok && !there.taken {
-		s.k.g.lineup.arrived(there.asked)
-	}
-	if there, ok := s.try.(*askingThere); ok && !there.taken {
-		s.k.g.lineup.arrived(there.asked)
-	}
-	s.k.g.lineup.leave(s.p)
+	l.leave(s.p)
 	s.k.row.update(func(r *status.Request) { r.WaitsAt, r.Place, r.ExpectedWaitMS = "", nil, nil })
 }
 

@@ -149,7 +149,7 @@ func brokeOff(ctx context.Context) error {
 	return errBrokeOff
 }
 
-func (g Grant) inBounds() bool { return isLease(g.ID) && g.Backend != "" && isText(g.Backend) }
+func (g Grant) inBounds() bool { return isLease(g.ID) && isBackendID(g.Backend) }
 
 // readSeatRefused reads an answer that is an error.
 func readSeatRefused(resp *http.Response) error {

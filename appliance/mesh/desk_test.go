@@ -2,9 +2,11 @@ package mesh_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -309,5 +311,27 @@ func TestWaitersOfThreeEntriesAreServedInTheirOrder(t *testing.T) {
 		}
 		seat.Release()
 		m.empty("all are served")
+	})
+}
+
+// TestLongestNamesAreUnderstood: a model may have 200 bytes, and its backends' ids are that name and a number.
+func TestLongestNamesAreUnderstood(t *testing.T) {
+	name := strings.Repeat("m", 200)
+	id := name + "#63"
+	r := mesh.Report{Wire: mesh.Wire, ID: "n01", Name: "attic", Epoch: 1, Seq: 1,
+		Models: []mesh.Model{{Name: name, Backends: []mesh.Backend{{ID: id, Slots: 1, Free: 1, Ready: true}}}}}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mesh.ReadReport(text); err != nil {
+		t.Errorf("telling of it: %v", err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMarket(t, newLoft(t, 8, 1, id), 1)
+		g, err := m.entries[0].ask(t.Context(), mesh.Ask{Model: "m", Backends: []string{id}, Prefer: id})
+		if err != nil || g.Backend != id {
+			t.Errorf("asking for it: %+v, %v", g, err)
+		}
 	})
 }

@@ -118,8 +118,8 @@ func readAsk(body io.Reader) (Ask, error) {
 }
 
 func (a Ask) inBounds() bool {
-	return a.Model != "" && isText(a.Model) && isText(a.Prefer) && isText(a.Session) && a.WaitMS >= 0 &&
-		len(a.Backends) <= maxBackends && !slices.ContainsFunc(a.Backends, func(id string) bool { return id == "" || !isText(id) })
+	return a.Model != "" && isText(a.Model) && (a.Prefer == "" || isBackendID(a.Prefer)) && isText(a.Session) && a.WaitMS >= 0 &&
+		len(a.Backends) <= maxBackends && !slices.ContainsFunc(a.Backends, func(id string) bool { return !isBackendID(id) })
 }
 
 // wait is how long it may stand in the line.

@@ -125,7 +125,7 @@ func (m Model) check(seen map[string]bool) error {
 	ids := make(map[string]bool, len(m.Backends))
 	for _, b := range m.Backends {
 		switch {
-		case !isText(b.ID) || b.ID == "" || ids[b.ID]:
+		case !isBackendID(b.ID) || ids[b.ID]:
 			return errors.New("reading a capacity report: a backend has no id, or two have one")
 		case b.Slots < 0 || b.Slots > maxSlots || b.Free < 0 || b.Free > b.Slots || !isRate(b.PrefillTPS) || !isRate(b.DecodeTPS):
 			return errTooMuch
@@ -141,6 +141,9 @@ func isRate(r *float64) bool { return r == nil || *r >= 0 && *r <= maxRate && !m
 
 // isText keeps what could trouble a terminal or a page out of names that others will read.
 func isText(s string) bool { return isPrintable(s, maxText) }
+
+// isBackendID allows the name of its model with a number.
+func isBackendID(s string) bool { return s != "" && isPrintable(s, maxText+8) }
 
 func isPrintable(s string, most int) bool {
 	if len(s) > most || !utf8.ValidString(s) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"viiwork/appliance/config"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/engine/enginetest"
@@ -304,4 +305,23 @@ func (f *fellow) id(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// TestConfiguredAliasesAreThoseTheMeshTakes: one that the configuration let through and the mesh did not take would be
+// missing without a word.
+func TestConfiguredAliasesAreThoseTheMeshTakes(t *testing.T) {
+	long := strings.Repeat("a", 200)
+	for _, c := range [][2]string{
+		{"coder", "org/m"}, {"a", "a"}, {"A.b_c:d/e@f+g-h", "org/m"}, {long, "m"}, {long + "a", "m"}, {"-a", "m"}, {"a b", "m"}, {"ä", "m"}, {"<b>", "m"},
+		{"a", ""}, {"a", long}, {"a", long + "a"}, {"a", " m"}, {"a", "m "}, {"a", "m m"}, {"a", "ä"}, {"a", "m\u202em"}, {"a", "m\u00a0m"}, {"a", "m\x1b[31m"},
+	} {
+		text, err := json.Marshal(map[string]any{"mesh": map[string]bool{"open": true}, "aliases": map[string]string{c[0]: c[1]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = config.Parse("viiwork.yaml", text, nil)
+		if refused := mesh.CheckAlias(c[0], c[1]) != nil; (err != nil) != refused {
+			t.Errorf("%q to %q: the configuration says %v, the mesh refuses it: %t", c[0], c[1], err, refused)
+		}
+	}
 }

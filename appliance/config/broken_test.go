@@ -94,7 +94,7 @@ var broken = []struct {
 	// models.
 	{"no name, no path", "models:\n  - parallel: 1\n", nil, []string{"2:5: models[0].name: missing", "2:5: models[0].path: missing"}},
 	{"two of a name", "models:\n  - {name: a, path: /a}\n  - {name: a, path: /b}\n", nil, []string{`3:12: models[1].name: "a" is already models[0]`}},
-	{"control in a name", "models: [{name: \"a\\nb\", path: /a}]\n", nil, []string{`1:17: models[0].name: "a\nb" holds control characters`}},
+	{"control in a name", "models: [{name: \"a\\nb\", path: /a}]\n", nil, []string{`1:17: models[0].name: "a\nb" holds unprintable characters`}},
 	{"long name", "models: [{name: " + strings.Repeat("a", 201) + ", path: /a}]\n", nil, []string{"1:17: models[0].name: longer than 200 bytes"}},
 	{"engine", "models: [{name: a, path: /a, engine: lamacpp}]\n", nil, []string{"1:38: models[0].engine: ", "did you mean llamacpp?"}},
 	{"card of two models", "models:\n  - {name: a, path: /a, gpus: [0, 1]}\n  - {name: b, path: /b, gpus: [2, 1]}\n", nil, []string{`3:35: models[1].gpus[1]: card 1 already belongs to models[0] ("a")`}},

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
 const (
-	maxModelName = 200
+	maxModelName = 200 // bytes, of an alias as well
 	maxGPU       = 255
 	minContext   = 256
 	maxContext   = 16 << 20
@@ -45,9 +46,15 @@ func (k *checker) modelName(key, name string) {
 		k.bad(key, "missing: say under which name the model is served")
 	case len(name) > maxModelName:
 		k.bad(key, "longer than %d bytes: shorten it", maxModelName)
-	case hasControl(name) || !utf8.ValidString(name) || strings.TrimSpace(name) != name:
-		k.bad(key, "%s holds control characters or outer spaces: remove them", quote(name))
+	case !isName(name):
+		k.bad(key, "%s holds unprintable characters or outer spaces: remove them", quote(name))
 	}
+}
+
+// isName is what the mesh takes for the name of a model.
+func isName(s string) bool {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) && strings.TrimSpace(s) == s
 }
 
 func (k *checker) model(key string, m Model) {
@@ -206,7 +213,7 @@ func (k *checker) aliases() {
 		switch {
 		case !aliasName.MatchString(name) || len(name) > maxModelName:
 			k.bad(key, "an alias is 1 to %d of a-z, A-Z, 0-9 and ._:/@+-, and begins with a letter or a digit: rename it", maxModelName)
-		case target == "" || len(target) > maxModelName || hasControl(target):
+		case target == "" || len(target) > maxModelName || !isName(target):
 			k.bad(key, "the target is no name of a model: write one")
 		case target == name:
 			k.bad(key, "points at itself: name a model")

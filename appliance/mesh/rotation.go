@@ -160,7 +160,7 @@ func (r *Rotation) accept(from string, m message) (why string) {
 		return whySeal
 	}
 	next := secretState{Generation: m.Generation, Secret: secret, Prev: old, Stage: stageAccept, By: m.By, ByName: m.ByName,
-		Lead: m.Lead, From: s.From, Configured: s.Configured}
+		Lead: m.Lead, From: s.From, Configured: s.Configured, Replaced: s.replacing(old)}
 	if s.Stage == stageDone {
 		next.From = s.Generation
 	}
@@ -203,7 +203,8 @@ func (r *Rotation) drop(m message) (why string) {
 	case s.Lead == "" || s.Lead != m.Lead:
 		return whyOther
 	}
-	return r.become(secretState{Generation: s.From, Secret: s.Prev, Stage: stageDone, Configured: s.Configured})
+	return r.become(secretState{Generation: s.From, Secret: s.Prev, Stage: stageDone, Configured: s.Configured,
+		Replaced: s.withoutReplaced(s.Prev)})
 }
 
 // become makes s this node's state: on disk, for requests and for gossip, or not at all.

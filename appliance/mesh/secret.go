@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 const (
@@ -17,6 +18,8 @@ const (
 	maxSecretFile = 8 << 10
 	// maxGeneration keeps the count far from where it would begin anew.
 	maxGeneration = 1 << 53
+	// maxReplaced is how many secrets that were replaced are known again in a configuration.
+	maxReplaced = 16
 )
 
 // stage is how far the secret is replaced, as one node has it.
@@ -40,6 +43,8 @@ type secretState struct {
 	From       uint64 `json:"from,omitempty"`  // the generation that Prev had
 	Since      int64  `json:"since,omitempty"` // when the stage came, milliseconds since 1970
 	Configured string `json:"configured"`      // fingerprint of the secret that the configuration gave when this was written
+	// Replaced are fingerprints of the secrets before, the oldest first: a configuration that gives one of them is behind.
+	Replaced []string `json:"replaced,omitempty"`
 }
 
 // pending reports whether not all members may have the new secret yet.
@@ -69,10 +74,22 @@ func (s secretState) check() error {
 		return errors.New("its secrets are none")
 	case s.Stage != stageAccept && s.Stage != stageUse && s.Stage != stageDone || s.pending() && len(s.Prev) == 0:
 		return errors.New("its stage is none")
+	case len(s.Replaced) > maxReplaced:
+		return errors.New("it tells of more than was replaced")
 	case s.By != "" && !isID(s.By) || s.ByName != "" && !isText(s.ByName):
 		return errors.New("it does not say who wrote it")
 	}
 	return nil
+}
+
+// replacing gives the fingerprints of the secrets before the one that follows old.
+func (s secretState) replacing(old []byte) []string {
+	all := append(s.withoutReplaced(old), fingerprint(old))
+	return all[max(len(all)-maxReplaced, 0):]
+}
+
+func (s secretState) withoutReplaced(secret []byte) []string {
+	return slices.DeleteFunc(slices.Clone(s.Replaced), func(f string) bool { return f == fingerprint(secret) })
 }
 
 // SecretConfig says where a node's secret comes from.
@@ -92,8 +109,9 @@ type Secret struct {
 }
 
 // ReadSecret finds the secret that rules. The file in the state folder, written when the mesh replaced its secret, beats
-// the configuration, which may be updated at leisure; but a configuration that gives another secret than it did when
-// the file was written was changed after it: then the owner has spoken last. It changes nothing; a file that does not rule is
+// the configuration, which may be updated at leisure, and to a secret that has been replaced itself meanwhile; but a
+// configuration that gives yet another secret than it did when the file was written was changed after it: then the owner
+// has spoken last. It changes nothing; a file that does not rule is
 // set aside once the node runs.
 func ReadSecret(cfg SecretConfig) Secret {
 	given := fingerprint(cfg.Secret)
@@ -113,7 +131,7 @@ func ReadSecret(cfg SecretConfig) Secret {
 	case bytes.Equal(kept.Secret, cfg.Secret): // the configuration has been brought up to date
 		kept.Configured = given
 		s.state, s.hand = kept, false
-	case kept.Configured == given:
+	case kept.Configured == given || slices.Contains(kept.Replaced, given):
 		s.state, s.hand = kept, false
 	default:
 		s.aside = "the configuration gives another secret than it did when the file was written"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"viiwork/appliance/mesh"
 )
@@ -63,6 +64,33 @@ func TestKeptSecretBeatsTheConfigurationUntilThatChanges(t *testing.T) {
 	}
 }
 
+// TestSecretThatWasReplacedDoesNotComeBack: the owner brings the configuration up to date without a restart, the secret is replaced
+// once more, and only then the node is restarted.
+func TestSecretThatWasReplacedDoesNotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t, 2)
+		defer c.end()
+		given, was := c.nodes[0].given, [][]byte{secret}
+		for range 3 {
+			if _, err := c.nodes[0].rotation.Rotate(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			was = append(was, mesh.ReadSecret(given).Bytes())
+			time.Sleep(2 * time.Minute)
+		}
+		for i, old := range was {
+			given.Secret = old
+			if got := mesh.ReadSecret(given).Bytes(); !bytes.Equal(got, was[3]) {
+				t.Errorf("a configuration with the secret after %d replacements: not the last one rules", i)
+			}
+		}
+		given.Secret = another
+		if got := mesh.ReadSecret(given).Bytes(); !bytes.Equal(got, another) {
+			t.Error("the owner spoke last and is not heard")
+		}
+	})
+}
+
 func TestBrokenSecretFileIsSetAsideAndNamed(t *testing.T) {
 	dir, _ := replaced(t)
 	good, err := os.ReadFile(filepath.Join(dir, "secret"))
@@ -83,6 +111,7 @@ func TestBrokenSecretFileIsSetAsideAndNamed(t *testing.T) {
 		"no generation": change("generation", 0), "a short secret": change("secret", secret[:31]), "an unknown stage": change("stage", "x"),
 		"one secret twice": change("prev", secretOf(t, good)), "a stage without its second secret": change("prev", nil)[:0],
 		"a strange author": change("by", "a b"), "a generation before the one before": change("from", 9),
+		"a long past": change("replaced", make([]string, 17)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "secret"), text, 0o600); err != nil {

@@ -101,7 +101,7 @@ func (a answer) fault() error {
 			return nil
 		}
 	case whyOther:
-		return fmt.Errorf("%s replaces the secret at this moment, and its code counts: get it there with 'viiwork join-code'", a.ByName)
+		return fmt.Errorf("%s replaces the secret at this moment, and its secret counts: get the code there with 'viiwork join-code'", a.ByName)
 	case whySettling:
 		return fmt.Errorf("its last replacement is not over: try again in %s", (time.Duration(a.WaitMS) * time.Millisecond).Round(time.Second))
 	case whyOlder:

@@ -154,7 +154,7 @@ func (r *Rotation) Warnings() (all []status.Warning) {
 	if s := r.cfg.Secret; s.stray {
 		all = append(all, status.Warning{ID: "secret_file",
 			Text: "the mesh secret kept in " + s.path + " cannot be used (" + s.aside + "); the configured one is used and the file set aside",
-			Fix:  "if the mesh has another secret now, put it into this node's configuration: 'viiwork join-code' on another node prints its code"})
+			Fix:  "if the mesh has another secret now, put it into this node's configuration: 'viiwork join-code --secret' on another node prints it"})
 	}
 	return all
 }

@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const drainHelp = `Draining, the node begins no new request on its own engines and finishes those that run. What comes in by it still goes to
+other nodes; where none has the model it is answered with 503. The node stays up: stop it, or go on with --off.`
+
 func (c *cli) drainCommand() *cobra.Command {
 	var off bool
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "grant no more seats and finish what runs (--off: grant them again)",
-		Long:  "Draining, the node answers new requests with 503 and finishes those that run. It stays up: stop it, or go on with --off.",
+		Long:  drainHelp,
 		Args:  exactly(0, takesNone),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := c.node()

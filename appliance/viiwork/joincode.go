@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -21,12 +22,14 @@ mesh's secret if it has one. Whoever has the code of a secured mesh can join it:
 
 On a lan whose api.host is not set, the running node is asked for its address.
 
-With --rotate the running nodes first replace the secret by a new one, while requests run on. Whoever has the old code
-cannot join any more; machines that are away meanwhile need the new code to come back. If it stops half-way, the mesh
+With --secret it is the secret alone, in the form that VIIWORK_MESH_SECRET and the file of VIIWORK_MESH_SECRET_FILE take.
+
+With --rotate the running nodes first replace the secret by a new one, while requests run on. Whoever has the old one
+cannot join any more; machines that are away meanwhile need the new one to come back. If it stops half-way, the mesh
 works on, and running it again, on any node, finishes it.`
 
 func (c *cli) joinCodeCommand() *cobra.Command {
-	var rotate bool
+	var rotate, secret bool
 	cmd := &cobra.Command{
 		Use:   "join-code",
 		Short: "print the code that a new machine needs to come into the mesh",
@@ -37,13 +40,18 @@ func (c *cli) joinCodeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if rotate {
-				return c.rotate(cmd.Context(), cfg)
+			show := c.printCode
+			if secret {
+				show = c.printSecret
 			}
-			return c.printCode(cmd.Context(), cfg)
+			if rotate {
+				return c.rotate(cmd.Context(), cfg, show)
+			}
+			return show(cmd.Context(), cfg)
 		},
 	}
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "replace the mesh's secret first, at all nodes")
+	cmd.Flags().BoolVar(&secret, "secret", false, "print the secret alone, as a configuration takes it")
 	return cmd
 }
 
@@ -66,13 +74,29 @@ func (c *cli) printCode(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
+// printSecret prints the secret in use as the one result.
+func (c *cli) printSecret(_ context.Context, cfg *config.Config) error {
+	secret := keptSecret(cfg).Bytes()
+	if secret == nil {
+		return coded{exitRefused, errors.New("this mesh is open: it has no secret (docs/mesh.md, From an open mesh to a secret)")}
+	}
+	if _, err := fmt.Fprintln(c.Out, base64.StdEncoding.EncodeToString(secret)); err != nil {
+		return fmt.Errorf("writing the secret: %w", err)
+	}
+	return nil
+}
+
+// keptSecret is the mesh's secret as the node of this configuration has it.
+func keptSecret(cfg *config.Config) mesh.Secret {
+	return mesh.ReadSecret(mesh.SecretConfig{StateDir: cfg.Node.StateDir, Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev})
+}
+
 // maxCodeAddresses is enough to meet somebody, and keeps a code short that may have to be typed.
 const maxCodeAddresses = 4
 
 // joinCode is what leads to this node: on a tailnet the network itself does, unless the owner named seeds there too.
 func (c *cli) joinCode(ctx context.Context, cfg *config.Config) (mesh.JoinCode, error) {
-	kept := mesh.ReadSecret(mesh.SecretConfig{StateDir: cfg.Node.StateDir, Secret: cfg.Mesh.Secret, Prev: cfg.Mesh.SecretPrev})
-	code := mesh.JoinCode{Network: cfg.Mesh.Network, Secret: kept.Bytes()}
+	code := mesh.JoinCode{Network: cfg.Mesh.Network, Secret: keptSecret(cfg).Bytes()}
 	if cfg.Mesh.Network == "tailnet" {
 		code.ControlURL = cfg.Mesh.Tailnet.ControlURL
 	} else {

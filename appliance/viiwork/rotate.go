@@ -18,8 +18,8 @@ var rotateSteps = map[string]string{
 	"ask": "answers", "accept": "has the new secret", "use": "uses it", "done": "forgets the old one in 90 s", "drop": "keeps the old one",
 }
 
-// rotate has the running node replace the mesh's secret, and prints the code that goes with the new one.
-func (c *cli) rotate(ctx context.Context, cfg *config.Config) error {
+// rotate has the running node replace the mesh's secret, and shows the new one.
+func (c *cli) rotate(ctx context.Context, cfg *config.Config, show func(context.Context, *config.Config) error) error {
 	n, err := c.node()
 	if err != nil {
 		return err
@@ -40,17 +40,17 @@ func (c *cli) rotate(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := c.printCode(ctx, cfg); err != nil {
+	if err := show(ctx, cfg); err != nil {
 		return err
 	}
 	c.note("the new secret is in use by %s", strings.Join(printableAll(done.Members), ", "))
 	if len(done.Away) > 0 {
-		c.note("away, and in need of the new code to come back: %s", strings.Join(printableAll(done.Away), ", "))
+		c.note("away, and in need of the new secret to come back: %s", strings.Join(printableAll(done.Away), ", "))
 	}
 	if len(done.Left) > 0 {
-		c.note("switched off, and in need of the new code if they are to come back: %s", strings.Join(printableAll(done.Left), ", "))
+		c.note("switched off, and in need of the new secret if they are to come back: %s", strings.Join(printableAll(done.Left), ", "))
 	}
-	c.note("each keeps it in its state folder, and it beats the configuration: bring %s, or the file that %s_FILE names, up to date when it suits you", cfg.Mesh.SecretEnv, cfg.Mesh.SecretEnv)
+	c.note("each keeps it in its state folder, and it beats the configuration: bring %s, or the file that %s_FILE names, up to date when it suits you ('viiwork join-code --secret' prints it)", cfg.Mesh.SecretEnv, cfg.Mesh.SecretEnv)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"viiwork/appliance/status"
 )
 
 const logsHelp = `Prints what a model's engines wrote; without MODEL, what all engines wrote. From several
@@ -25,6 +28,8 @@ func (c *cli) logsCommand() *cobra.Command {
 		Short: "print what a model's engines wrote",
 		Long:  logsHelp,
 		Args:  atMost(1, "it takes one model"),
+
+		ValidArgsFunction: c.completeModels,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tail < 0 {
 				return usageError("-n takes a number of lines, 0 for all")
@@ -54,6 +59,23 @@ func (c *cli) logsCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
 	cmd.Flags().IntVarP(&tail, "lines", "n", 100, "start with the last `N` lines, 0 for all")
 	return cmd
+}
+
+// completeModels offers this machine's models, as the running node has them.
+func (c *cli) completeModels(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	n, err := c.node()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	var s status.Node
+	_ = n.get(ctx, "/v1/status", &s) // without an answer there is nothing to offer
+	var names []string
+	for _, m := range s.Models {
+		names = append(names, m.Name)
+	}
+	return offered(names, begun), cobra.ShellCompDirectiveNoFileComp
 }
 
 // copyLines prints line by line: an engine's output must not drive the terminal, and following, each line is shown as

@@ -55,7 +55,7 @@ func TestWhatIsNoAskTakesNoSeat(t *testing.T) {
 		"markup in a backend":  {post(`{"model":"m","backends":["\u001b[2J"]}`), 400, "bad_ask"},
 		"an empty backend":     {post(`{"model":"m","backends":[""]}`), 400, "bad_ask"},
 		"many backends":        {post(`{"model":"m","backends":[` + strings.Repeat(`"a",`, 64) + `"a"]}`), 400, "bad_ask"},
-		"a long preference":    {post(`{"model":"m","prefer":"` + long + `"}`), 400, "bad_ask"},
+		"a long preference":    {post(`{"model":"m","prefer":"` + long + long + `"}`), 400, "bad_ask"},
 		"a session of lines":   {post(`{"model":"m","session":"a\nb"}`), 400, "bad_ask"},
 		"a wait in the past":   {post(`{"model":"m","wait_ms":-1}`), 400, "bad_ask"},
 		"a wait without end":   {post(`{"model":"m","wait_ms":1e99}`), 400, "bad_ask"},

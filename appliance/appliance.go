@@ -47,6 +47,7 @@ type Appliance struct {
 	handler http.Handler
 
 	draining atomic.Bool
+	ending   atomic.Bool // the drain of the end: it is not taken back
 	abort    chan struct{}
 	abortOne sync.Once
 
@@ -202,6 +203,7 @@ func (a *Appliance) sayDown() {
 
 // finish lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once.
 func (a *Appliance) finish() {
+	a.ending.Store(true)
 	a.Drain(true)
 	patience := a.current().Node.Drain
 	wait, cancel := context.WithTimeout(context.Background(), patience)

@@ -69,6 +69,10 @@ func (a *Appliance) postDrain(c echo.Context) error {
 	if err := c.Bind(&want); err != nil {
 		return &gateway.Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: `the body must be {"off":true} or {"off":false}`}
 	}
+	if want.Off && a.ending.Load() {
+		return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "ending",
+			Message: "this node is on its way down and grants no seats again: start it anew once it has ended"}
+	}
 	a.Drain(!want.Off)
 	return c.JSON(http.StatusOK, map[string]string{"state": a.Status().State})
 }

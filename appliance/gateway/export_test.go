@@ -138,3 +138,12 @@ func (p Place) Told() bool {
 		return false
 	}
 }
+
+// Plans counts how often a request was planned.
+func (g *Gateway) Plans() uint64 { return g.seed.Load() }
+
+// Pause keeps everybody from looking for a slot until resume is called.
+func (g *Gateway) Pause() (resume func()) {
+	g.lineup.mu.Lock()
+	return g.lineup.mu.Unlock
+}

@@ -31,6 +31,7 @@ type place struct {
 	stands   bool          // in a line
 	standsAt string        // id of the node whose line that is
 	plan     route.Plan    // as of the last look
+	planned  bool          // there was one since it came
 	offer    *offer        // a seat found for it
 	tries    bool          // to get a seat that was found; until then it is looked for no further
 	news     chan struct{} // holds one: there is an offer, nobody is left to wait for, or it has become the first

@@ -58,13 +58,14 @@ func (k *call) seat() (seat, error) {
 	defer cancel()
 	defer func() { k.waited += time.Since(began) }()
 	s := search{k: k, again: k.ticket != 0}
+	own, members := k.g.changed.wait(), k.g.membersChanged() // before any look: what comes after it is not missed
 	s.p = k.g.lineup.join(k, k.ticket)
 	k.ticket = s.p.ticket
 	defer s.leave()
 	tick := time.NewTicker(priceEvery)
 	defer tick.Stop()
-	for look := true; ; {
-		own, members := k.g.changed.wait(), k.g.membersChanged() // before the look: what comes after it is not missed
+	k.g.lookFor(s.p)
+	for look := false; ; own, members = k.g.changed.wait(), k.g.membersChanged() {
 		if look {
 			k.g.look(k.model)
 		}

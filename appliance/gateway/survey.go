@@ -14,11 +14,27 @@ import (
 func (g *Gateway) look(model string) {
 	g.lineup.mu.Lock()
 	defer g.lineup.mu.Unlock()
+	g.planAll(model)
+}
+
+// lookFor is look for one that has just come, unless somebody has looked since: of a thousand that come at one time each
+// would plan for all the others, and none would get on.
+func (g *Gateway) lookFor(p *place) {
+	g.lineup.mu.Lock()
+	defer g.lineup.mu.Unlock()
+	if !p.planned {
+		g.planAll(p.call.model)
+	}
+}
+
+// planAll wants the lock of the lineup held. For who has left nothing is looked for.
+func (g *Gateway) planAll(model string) {
 	members := g.members()
 	for _, p := range g.lineup.models[model] {
-		if p.offer == nil && !p.tries {
+		if p.offer == nil && !p.tries && p.call.ctx.Err() == nil {
 			g.plan(p, members)
 		}
+		p.planned = true
 	}
 }
 

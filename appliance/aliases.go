@@ -31,6 +31,7 @@ func (a *Appliance) mountAliases(e *echo.Echo) {
 // The handler gets a body that has been read whole and is the one that was signed.
 func (a *Appliance) fellow(next func(c echo.Context, body []byte) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		hurry(c)
 		r := c.Request()
 		from := io.Reader(r.Body)
 		if !fromSocket(r) {

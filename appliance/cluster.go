@@ -29,6 +29,7 @@ func (a *Appliance) amongFellows(part func(*fellows) http.Handler) echo.HandlerF
 		if f == nil {
 			return errNotInMesh
 		}
+		hurry(c)
 		part(f).ServeHTTP(c.Response(), c.Request())
 		return nil
 	}

@@ -100,10 +100,11 @@ func (h *hop) take(model string) *engine.Lease {
 	return lease
 }
 
-// drop gives a lease back that was not needed.
+// drop gives a lease back that was not needed. Calling it again does nothing.
 func (h *hop) drop() {
 	if h != nil && h.lease != nil {
 		h.lease.Release()
+		h.lease = nil
 	}
 }
 

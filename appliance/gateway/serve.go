@@ -78,14 +78,14 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 		c.Response().Header().Set(headOrigin, g.cfg.Node)
 		defer func() { k.hop.drop() }()
 		if err := k.arrive(); err != nil {
-			return g.refuse(c, err)
+			return k.refuse(err)
 		}
 		if err := k.steer(); err != nil {
-			return g.refuse(c, err)
+			return k.refuse(err)
 		}
 		var err error
 		if k.body, err = g.readBody(c, k.bodyIdle()); err != nil {
-			return g.refuse(c, err)
+			return k.refuse(err)
 		}
 		defer k.body.release()
 		if err := k.decode(); err != nil {
@@ -95,6 +95,13 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 		defer k.close()
 		return k.finish(k.throughAlias(k.run()))
 	}
+}
+
+// refuse answers with err before the body has come. The slot that came with the request is somebody else's at once: who
+// sends on is listened to for a while.
+func (k *call) refuse(err error) error {
+	k.hop.drop()
+	return k.g.refuse(k.c, err)
 }
 
 // decode learns from the body what routing needs.

@@ -1,6 +1,10 @@
 package gateway
 
-import "time"
+import (
+	"time"
+
+	"viiwork/engine"
+)
 
 // What the tests in package gateway_test look at from inside.
 
@@ -146,4 +150,10 @@ func (g *Gateway) Plans() uint64 { return g.seed.Load() }
 func (g *Gateway) Pause() (resume func()) {
 	g.lineup.mu.Lock()
 	return g.lineup.mu.Unlock
+}
+
+// WishAfter is what a request wants of this node's engine once some backends have failed it.
+func (g *Gateway) WishAfter(model string, tried ...string) engine.Request {
+	k := &call{g: g, model: model, triedHere: tried}
+	return k.wish(false)
 }

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -230,6 +231,20 @@ func TestAnotherBackendTakesOverBeforeTheFirstByte(t *testing.T) {
 			t.Errorf("%s: %d after %d tries: %s", name, r.status, asked.Load(), r.body)
 		}
 		n.post("/v1/chat/completions", chat("m", "scripted", ""))
+	}
+}
+
+// TestABackendThatFailedARequestIsNotAskedAgain when no other one is left at the moment it looks for one.
+func TestABackendThatFailedARequestIsNotAskedAgain(t *testing.T) {
+	f := fake(t, enginetest.Options{Slots: 2})
+	n := start(t, model("m", 2, f.URL())).ready()
+	tried := n.e.Snapshot()[0].Backends[0].ID
+	ticket, err := n.e.Queue(n.g.WishAfter("m", tried))
+	if err == nil {
+		ticket.Leave()
+	}
+	if !errors.Is(err, engine.ErrNotReady) {
+		t.Errorf("it got a place at %s again: %v", tried, err)
 	}
 }
 

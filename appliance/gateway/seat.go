@@ -128,7 +128,7 @@ func (k *call) patience() time.Duration {
 func (k *call) wish(now bool) engine.Request {
 	r := engine.Request{Model: k.model, Prefer: k.g.homes.find(k.model, k.session), Session: k.session, NoWait: now}
 	if len(k.triedHere) > 0 {
-		r.Backends = k.others(k.triedHere)
+		r.Backends = append([]string{}, k.others(k.triedHere)...) // none left is not any
 	}
 	return r
 }

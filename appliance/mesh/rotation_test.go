@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,36 @@ func TestSecretIsReplacedEverywhere(t *testing.T) {
 		}
 		close(done)
 		watching.Wait()
+		c.end()
+	})
+}
+
+// TestTheOldSecretIsForgottenThoughTheDiskIsFull: it is replaced since somebody has it who should not. A start with the file
+// that could not be written forgets it again.
+func TestTheOldSecretIsForgottenThoughTheDiskIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCircle(t, 2)
+		if _, err := c.nodes[0].rotation.Rotate(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		full := c.nodes[1]
+		kept := full.dir + ".kept"
+		if err := os.Rename(full.dir, kept); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(95 * time.Second)
+		if !c.settled() {
+			t.Errorf("the old secret is still understood: %s", c.story())
+		}
+		if _, err := c.nodes[0].rotation.Rotate(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "cannot write its secret") {
+			t.Errorf("the next one: %v", err)
+		}
+		if err := os.Rename(kept, full.dir); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := c.nodes[0].rotation.Rotate(t.Context(), nil); err != nil || len(out.Members) != 2 {
+			t.Errorf("with room again: %+v, %v", out, err)
+		}
 		c.end()
 	})
 }

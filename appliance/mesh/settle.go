@@ -85,7 +85,16 @@ func (r *Rotation) forget() {
 	defer r.mu.Unlock()
 	if s := r.state; s.Stage == stageDone && s.Prev != nil {
 		s.Prev = nil
-		r.become(s)
+		if r.become(s) != whyDisk {
+			return
+		}
+		// It is replaced since somebody may have it who should not: a full disk must not keep it in force. The next start
+		// forgets it again.
+		was := r.state
+		r.state = s
+		if err := r.apply(); err != nil {
+			r.state = was
+		}
 	}
 }
 

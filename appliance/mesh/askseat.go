@@ -50,6 +50,8 @@ func (c *Client) AskSeat(ctx context.Context, m Member, a Ask, waits func(ahead 
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		return Grant{}, readSeatRefused(resp)
+	case kind == typeStream && a.WaitMS <= 0: // a place in a line is not what was asked for
+		return Grant{}, errBrokeOff
 	case kind == typeStream:
 		return readStanding(ctx, resp.Body, heard, waits)
 	}

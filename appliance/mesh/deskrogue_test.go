@@ -217,6 +217,33 @@ func TestOwnersAnswerIsBounded(t *testing.T) {
 	}
 }
 
+// TestAnOwnerMayNotMakeWaitWhoDoesNotWait: the request has a place elsewhere, or another node to ask.
+func TestAnOwnerMayNotMakeWaitWhoDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := rogue(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/lease" {
+				http.Error(w, "no", http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			for r.Context().Err() == nil {
+				_, _ = io.WriteString(w, `{"ahead":0}`+"\n")
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(time.Second):
+				case <-r.Context().Done():
+				}
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := a.client.AskSeat(ctx, member(2), mesh.Ask{Model: "m"}, nil); err == nil || ctx.Err() != nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestUnreachableOwnerIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _, _ := pair(t, nil)

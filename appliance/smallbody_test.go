@@ -24,7 +24,9 @@ func TestAMessageOfAMemberThatStopsHalfWayIsGivenUp(t *testing.T) {
 	f := lanFellow(t, 20, served("m", engine.URL(), 1))
 	f.secret = rightSecret
 	f.here(t)
-	holds(t, "it is in its mesh and serves", func() bool { return f.owner(t, "GET", "/v1/aliases", "").status != 503 && f.sees("m") == 1 && f.owner(t, "GET", "/readyz", "").status == 200 })
+	holds(t, "it is in its mesh and serves", func() bool {
+		return f.owner(t, "GET", "/v1/aliases", "").status != 503 && f.sees("m") == 1 && f.owner(t, "GET", "/readyz", "").status == 200
+	})
 	keys, err := mesh.NewKeys(mesh.KeyConfig{Secret: []byte("01234567890123456789012345678901")})
 	if err != nil {
 		t.Fatal(err)

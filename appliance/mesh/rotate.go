@@ -67,6 +67,7 @@ type lead struct {
 	old []byte  // nil = this node never had it
 	new []byte
 	has map[string]string // members that accept the new secret, name by id
+	met []Member          // those that answered when they were asked how they stand
 	// resumed says that another run began what this one finishes.
 	resumed bool
 
@@ -120,10 +121,12 @@ func (l *lead) begin(ctx context.Context) error {
 // choose asks everyone how they stand, and takes a new secret or one that was begun.
 func (l *lead) choose(ctx context.Context, own secretState) error {
 	r := l.r
-	answers, err := l.all(ctx, r.alive(), message{Step: stepAsk})
+	members := r.alive()
+	answers, err := l.all(ctx, members, message{Step: stepAsk})
 	if err != nil {
 		return err
 	}
+	l.met = slices.DeleteFunc(members, func(m Member) bool { _, answered := answers[m.ID]; return !answered })
 	if own.Stage == stageDone && own.Prev != nil {
 		return fmt.Errorf("the last replacement is not over: try again in %s", r.untilForgotten(own, time.Now()).Round(time.Second))
 	}
@@ -187,16 +190,18 @@ func (l *lead) nameOf(id string) string {
 	return "a member"
 }
 
-// offer brings the new secret to everyone until nobody is alive that does not accept it.
+// offer brings the new secret to everyone until nobody is alive that does not accept it. Who has just answered is told
+// even though gossip has lost it since: it may have stood still for a moment, and would be shut out.
 func (l *lead) offer(ctx context.Context) error {
 	l.has = map[string]string{}
-	for {
-		var missing []Member
-		for _, m := range l.r.alive() {
-			if _, has := l.has[m.ID]; !has {
+	for met := l.met; ; met = nil {
+		missing := l.r.alive()
+		for _, m := range met {
+			if !l.lives(m) {
 				missing = append(missing, m)
 			}
 		}
+		missing = slices.DeleteFunc(missing, func(m Member) bool { _, has := l.has[m.ID]; return has })
 		if len(missing) == 0 {
 			return ctx.Err()
 		}

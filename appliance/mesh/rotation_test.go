@@ -308,6 +308,42 @@ func TestWhoWasAwayNeedsTheNewCode(t *testing.T) {
 	})
 }
 
+// TestAMomentsSilenceShutsNobodyOut: a member that was asked, stood still until gossip had lost it, and goes on, has the new
+// secret. One that dies there is away.
+func TestAMomentsSilenceShutsNobodyOut(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCircle(t, 4)
+			defer c.end()
+			mark := func(state string) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if c.dead[c.nodes[2].ID] = state; state == "" {
+					delete(c.dead, c.nodes[2].ID)
+				}
+			}
+			c.after = func(at *holder, step string) {
+				switch {
+				case at != c.nodes[2] || step != "ask":
+				case dies:
+					go at.kill("failed")
+				default:
+					mark("failed")
+					time.AfterFunc(5*time.Second, func() { mark("") })
+				}
+			}
+			out, err := c.nodes[0].rotation.Rotate(t.Context(), nil)
+			if err != nil || dies != (len(out.Away) == 1) || dies != (len(out.Members) == 3) {
+				t.Errorf("it dies: %v; %+v, %v", dies, out, err)
+			}
+			c.rest()
+			if !c.settled() {
+				t.Error(c.story())
+			}
+		})
+	}
+}
+
 // TestUnreachableMemberStopsIt before anything is used, and is named.
 func TestUnreachableMemberStopsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -168,14 +168,17 @@ func (a *Appliance) Run(ctx context.Context) error {
 
 	select {
 	case <-ctx.Done():
-		a.finish()
+		a.finish(func() {
+			a.mesh.sayGoodbye(left, a.abort)
+			shut(servers)
+		})
 	case err = <-ended:
+		a.mesh.sayGoodbye(left, a.abort)
 		a.endRequests()
 	}
-	// The goodbye is said while this node still answers; it also ends the streams by which others follow it.
+	closeAll(servers)
 	leave()
 	<-left
-	closeAll(servers)
 	stop()
 	running.Wait()
 	if err == nil {
@@ -201,8 +204,13 @@ func (a *Appliance) sayDown() {
 	a.log.Info("node is down, its engines run on for the next start ('serve --stop-engines' ends them with the node)", "engines", left)
 }
 
-// finish lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once.
-func (a *Appliance) finish() {
+// lastPart is how long before the end of node.drain a node that is still used takes no more: time for its goodbye, and
+// for what came in during that.
+const lastPart = 8 * time.Second
+
+// finish lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once. Until its goodbye is
+// said this node still passes on what comes in by it.
+func (a *Appliance) finish(goodbye func()) {
 	a.ending.Store(true)
 	a.Drain(true)
 	patience := a.current().Node.Drain
@@ -211,6 +219,10 @@ func (a *Appliance) finish() {
 	if n := a.gateway.Inflight(); n > 0 {
 		a.log.Info("draining", "requests", n, "for_at_most", patience)
 	}
+	used, enough := context.WithTimeout(wait, patience-min(patience/2, lastPart))
+	defer enough()
+	a.idleWithin(used)
+	goodbye()
 	if !a.idleWithin(wait) {
 		a.endRequests()
 	}

@@ -79,6 +79,17 @@ func (s *server) serve() error {
 	return fmt.Errorf("serving on %s: %w", s.listener.Addr(), err)
 }
 
+// shut takes no more connections, and ends those that are open after their request. The socket stays: commands may ask
+// how the rest is getting on.
+func shut(servers []*server) {
+	for _, s := range servers {
+		if s.socket == "" {
+			s.http.SetKeepAlivesEnabled(false)
+			s.listener.Close()
+		}
+	}
+}
+
 // closeAll closes listeners first, then lets answers already written leave for a second at most.
 func closeAll(servers []*server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

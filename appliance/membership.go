@@ -39,6 +39,10 @@ type membership struct {
 	attach func(*fellows)                            // hands the gateway what it needs of the mesh
 	lend   func(*mesh.Verifier, *mesh.Table) mesh.DeskConfig[*engine.Lease]
 
+	leave   sync.Once     // closes leaving
+	leaving chan struct{} // closed when gossip is to end
+	gone    chan struct{} // closed once it has
+
 	mu      sync.Mutex // guards what is there only once the node has its place
 	fellows *fellows
 }
@@ -77,7 +81,7 @@ func newMembership(cfg *config.Config, o Options) (*membership, error) {
 	return &membership{
 		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, secret: secret, keys: mesh.NewKeyring(keys), node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
 		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: o.Log}),
-		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		changed: make(chan struct{}, 1), news: make(chan struct{}, 1), leaving: make(chan struct{}), gone: make(chan struct{}),
 	}, nil
 }
 
@@ -112,6 +116,17 @@ func (m *membership) live(ctx context.Context) error {
 	}
 	defer f.client.Close()
 	g, ctx := errgroup.WithContext(ctx)
+	// Gossip ends with the goodbye. What is needed to pass requests on ends with ctx, and with it the word of this node's
+	// capacity: whoever runs its requests would take it for dead without.
+	telling, hush := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer hush()
+		select {
+		case <-m.leaving:
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	if m.cfg.Mesh.Network == "tailnet" {
 		l, err := m.node.ListenStream(m.cfg.API.Port)
 		if err != nil {
@@ -123,15 +138,29 @@ func (m *membership) live(ctx context.Context) error {
 	m.fellows = f
 	m.mu.Unlock()
 	m.attach(f)
-	g.Go(func() error { return f.cluster.Run(ctx) })
+	g.Go(func() error { defer close(m.gone); return f.cluster.Run(telling) })
+	g.Go(func() error { return f.herald.Run(telling) })
+	g.Go(func() error { return f.rotation.Run(telling) })
+	g.Go(func() error { return m.discover(telling, f) })
+	g.Go(func() error { return m.relay(ctx, f) })
 	g.Go(func() error { return f.publisher.Run(ctx) })
 	g.Go(func() error { return f.desk.Run(ctx) })
 	g.Go(func() error { return f.watcher.Run(ctx) })
-	g.Go(func() error { return f.herald.Run(ctx) })
-	g.Go(func() error { return f.rotation.Run(ctx) })
-	g.Go(func() error { return m.discover(ctx, f) })
-	g.Go(func() error { return m.relay(ctx, f) })
 	return g.Wait()
+}
+
+// sayGoodbye leaves gossip, and waits for that; ended tells that there is no mesh to leave any more, abort that nobody
+// wants to wait. Requests are passed on until run ends.
+func (m *membership) sayGoodbye(ended, abort <-chan struct{}) {
+	m.leave.Do(func() { close(m.leaving) })
+	if m.current() == nil {
+		return
+	}
+	select {
+	case <-m.gone:
+	case <-ended:
+	case <-abort:
+	}
 }
 
 // meet makes what needs the node's identity.
@@ -206,8 +235,9 @@ func (m *membership) relay(ctx context.Context, f *fellows) error {
 		case <-m.news:
 			f.publisher.Changed()
 		case e, ok := <-events:
-			if !ok {
-				return nil
+			if !ok { // gossip has ended; this node still tells of itself
+				events = nil
+				continue
 			}
 			if e.Kind == serf.KindMessage {
 				f.hear(e)

@@ -3,6 +3,7 @@ package appliance_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,7 @@ type fellow struct {
 	seeds     []string // lan
 	models    []string // lines of the file
 	more      string   // further sections of the file
+	drain     string   // "" = 5s
 
 	mu  sync.Mutex // guards what follows
 	cmd *exec.Cmd
@@ -109,7 +111,7 @@ func (f *fellow) url() string {
 // file is the node's viiwork.yaml.
 func (f *fellow) file() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node: {name: %s, state_dir: %q, drain: 5s}\n", f.name, filepath.Join(f.dir, "state"))
+	fmt.Fprintf(&b, "node: {name: %s, state_dir: %q, drain: %s}\n", f.name, filepath.Join(f.dir, "state"), cmp.Or(f.drain, "5s"))
 	access := "open: true"
 	if f.secret != "" {
 		access = "secret_env: " + f.secret

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -36,7 +37,7 @@ type changeModel struct {
 // diff gives what makes now out of was; false when only the whole report will do.
 func diff(was, now *Report) (*change, bool) {
 	if was.Wire != now.Wire || was.ID != now.ID || was.Name != now.Name || was.Version != now.Version ||
-		was.Epoch != now.Epoch || was.Draining != now.Draining || len(was.Models) != len(now.Models) {
+		was.Epoch != now.Epoch || was.Draining != now.Draining || !bytes.Equal(was.Session, now.Session) || len(was.Models) != len(now.Models) {
 		return nil, false
 	}
 	c := &change{Seq: now.Seq, Models: []changeModel{}}

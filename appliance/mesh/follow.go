@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -54,11 +55,13 @@ func (e *refusedError) Error() string {
 
 // follower follows one member until it is told to end. It alone writes what the member says.
 type follower struct {
-	member Member
-	client *Client
-	table  *Table
-	log    *slog.Logger
-	state  string // last logged
+	member  Member
+	client  *Client
+	table   *Table
+	session *SessionKey
+	log     *slog.Logger
+	state   string // last logged
+	told    []byte // the last key of sessions, sealed
 }
 
 // follow tries the stream again and again, polls where it does not come through, and probes a member in quarantine.
@@ -200,6 +203,10 @@ func (f *follower) take(r *Report) error {
 		return errOther
 	}
 	f.table.hear(f.member.ID, r)
+	if !bytes.Equal(r.Session, f.told) {
+		f.told = r.Session
+		f.session.learn(r.Session)
+	}
 	if f.turns("heard") {
 		f.log.Info("a member tells its capacity", "version", r.Version, "models", len(r.Models))
 	}

@@ -25,6 +25,7 @@ type PublisherConfig struct {
 	// engine or the network.
 	Source   func() Report
 	Verifier *Verifier
+	Session  *SessionKey  // told to members; nil = none
 	Log      *slog.Logger // nil = silent
 }
 
@@ -96,6 +97,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) publish(epoch uint64) {
 	r := p.cfg.Source()
 	r.Wire, r.ID, r.Name, r.Version, r.Epoch, r.Seq = Wire, p.cfg.ID, p.cfg.Name, p.cfg.Version, epoch, 1
+	r.Session = p.cfg.Session.tell()
 	if r.Models == nil {
 		r.Models = []Model{}
 	}

@@ -37,6 +37,7 @@ type Report struct {
 	Epoch    uint64  `json:"epoch"` // one for each run of the node
 	Seq      uint64  `json:"seq"`   // grows with every change in an epoch
 	Draining bool    `json:"draining"`
+	Session  []byte  `json:"session_key,omitempty"` // the key of sessions, sealed
 	Models   []Model `json:"models"`
 }
 
@@ -98,7 +99,7 @@ func (r *Report) check() error {
 	if r.Wire < WireOldest || r.Wire > Wire {
 		return &wireError{theirs: r.Wire}
 	}
-	if len(r.Models) > maxModels {
+	if len(r.Models) > maxModels || len(r.Session) > maxSealed {
 		return errTooMuch
 	}
 	if !isID(r.ID) || !isText(r.Name) || !isText(r.Version) {

@@ -100,6 +100,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		QueueMax:       queueMax(cfg),
 		Digest:         a.digests.of,
 		Aliases:        a.mesh.aliases.Targets,
+		SessionKey:     a.mesh.session.Bytes,
 		StaleAfter:     cfg.Routing.StaleAfter,
 		Trusted:        fromSocket,
 		Log:            o.Log,
@@ -142,6 +143,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	}
 	defer unlock()
 	a.mesh.aliases.Load()
+	a.mesh.session.Load()
 	servers, err := a.listen(cfg)
 	if err != nil {
 		return err

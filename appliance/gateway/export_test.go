@@ -1,6 +1,9 @@
 package gateway
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // What the tests in package gateway_test look at from inside.
 
@@ -138,3 +141,16 @@ func (p Place) Told() bool {
 		return false
 	}
 }
+
+// SessionKey is what a request's headers and body say of its conversation.
+func SessionKey(g *Gateway, h http.Header, body []byte) (key, source string, err error) {
+	f, err := scan(body)
+	if err != nil {
+		return "", "", err
+	}
+	key, source = g.sessionKey(h, body, &f)
+	return key, source, nil
+}
+
+// SessionDigest is what stands for a session key.
+func SessionDigest(g *Gateway, key string) string { return g.digest(key) }

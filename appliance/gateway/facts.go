@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // key is a top-level member of a body that the gateway has to know of.
@@ -150,7 +151,8 @@ func (f *facts) choices(body []byte) int {
 	return n
 }
 
-// userSession reads metadata.user_id as Claude Code writes it: a string that is itself JSON and names the session.
+// userSession reads metadata.user_id as Claude Code writes it: a string that is itself JSON and names the session, or, in
+// older versions, ends with it. What else stands there is a person.
 func (f *facts) userSession(body []byte) string {
 	v := f.last(body, keyMetadata)
 	if v == nil || len(v) > 16<<10 {
@@ -159,11 +161,17 @@ func (f *facts) userSession(body []byte) string {
 	var meta struct {
 		UserID string `json:"user_id"`
 	}
+	if json.Unmarshal(v, &meta) != nil {
+		return ""
+	}
 	var user struct {
 		SessionID string `json:"session_id"`
 	}
-	if json.Unmarshal(v, &meta) != nil || json.Unmarshal([]byte(meta.UserID), &user) != nil {
-		return ""
+	if json.Unmarshal([]byte(meta.UserID), &user) == nil {
+		return user.SessionID
 	}
-	return user.SessionID
+	if at := strings.LastIndex(meta.UserID, "_session_"); at >= 0 && strings.HasPrefix(meta.UserID, "user_") {
+		return meta.UserID[at+len("_session_"):]
+	}
+	return ""
 }

@@ -41,6 +41,9 @@ type Config struct {
 	Digest func(model string) string
 	// Aliases maps each further name to its model. What it gives is not changed, neither by it later on; nil = none.
 	Aliases func() map[string]string
+	// SessionKey gives the key that session digests and prefixes are made with, the same on all nodes of the mesh. It must not
+	// wait. nil, or none given: one of this process's own.
+	SessionKey func() []byte
 }
 
 // Gateway answers inference requests. See the package comment.
@@ -49,7 +52,7 @@ type Gateway struct {
 	log    *slog.Logger
 	now    func() time.Time
 	born   time.Time
-	secret [32]byte // of session digests, for the life of the process
+	secret [32]byte // stands in for a session key, for the life of the process
 	hosts  map[string]bool
 
 	bodies   budget

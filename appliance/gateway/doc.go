@@ -11,7 +11,7 @@
 // Until its first answer byte a request that was refused may go to another node; afterwards never.
 //
 // How a request goes: limits and scan (body.go, scan.go) → the model that the name stands for
-// (alias.go) → session key (keys.go) → a seat from the engine's line
+// (alias.go) → session key (keys.go), and the prompt's prefix (prefix*.go) → a seat from the engine's line
 // (serve.go), or in a mesh from whoever has one (survey.go, queue.go, seat.go; forward.go and relay.go carry it to a
 // member, hop.go receives it there) → the body with its few edits (edit.go) → events passed through (stream.go) or put
 // together for a client that does not stream (assemble_*.go) → the row of /api/requests (ledger.go).

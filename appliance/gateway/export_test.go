@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"time"
+
+	"viiwork/appliance/mesh"
 )
 
 // What the tests in package gateway_test look at from inside.
@@ -142,6 +145,40 @@ func (p Place) Told() bool {
 	}
 }
 
+// Prefix is how a prompt begins.
+type Prefix struct{ p *prefix }
+
+// PrefixOf reads the prefix of a body sent to a route, under the body's own model.
+func PrefixOf(session []byte, path string, body []byte) (Prefix, error) {
+	f, err := scan(body)
+	if err != nil {
+		return Prefix{}, err
+	}
+	name, _ := f.model(body)
+	for _, rt := range routes {
+		if rt.path == path {
+			p := prefixOf(session, rt, name, body, &f)
+			return Prefix{&p}, nil
+		}
+	}
+	return Prefix{}, fmt.Errorf("there is no route %s", path)
+}
+
+func (p Prefix) Links() []mesh.Link         { return p.p.Links }
+func (p Prefix) Steps() int                 { return p.p.steps }
+func (p Prefix) Whole() (text, data int)    { return p.p.whole.text, p.p.whole.data }
+func (p Prefix) End(n int) (text, data int) { e := p.p.end(n); return e.text, e.data }
+func (p Prefix) Common(q Prefix) int        { return p.p.common(q.p) }
+func Compacted(old, now Prefix) bool        { return compacted(old.p, now.p) }
+
+// Bounds of a prefix.
+const (
+	MaxLinks   = maxHeads + maxTails
+	MaxHeads   = maxHeads
+	MaxSteps   = maxSteps
+	BlockBytes = blockBytes
+)
+
 // SessionKey is what a request's headers and body say of its conversation.
 func SessionKey(g *Gateway, h http.Header, body []byte) (key, source string, err error) {
 	f, err := scan(body)
@@ -154,3 +191,29 @@ func SessionKey(g *Gateway, h http.Header, body []byte) (key, source string, err
 
 // SessionDigest is what stands for a session key.
 func SessionDigest(g *Gateway, key string) string { return g.digest(key) }
+
+// Prefixer works out the prefix of a body that has been scanned, each time it is called.
+func Prefixer(session []byte, path string, body []byte) func() {
+	f, _ := scan(body)
+	for _, rt := range routes {
+		if rt.path == path {
+			return func() { prefixOf(session, rt, "m", body, &f) }
+		}
+	}
+	return nil
+}
+
+// CallPrefix asks a request for its prefix, and again once its body is gone.
+func CallPrefix(g *Gateway, path string, body []byte) (first, second Prefix, err error) {
+	k := &call{g: g, rt: endpoint{path, kindChat}}
+	k.body.bytes = body
+	if k.facts, err = scan(body); err != nil {
+		return Prefix{}, Prefix{}, err
+	}
+	if k.model, err = k.facts.model(body); err != nil {
+		return Prefix{}, Prefix{}, err
+	}
+	first = Prefix{k.prefix()}
+	k.body.bytes = nil
+	return first, Prefix{k.prefix()}, nil
+}

@@ -22,6 +22,22 @@ const (
 	keyN
 	keyPromptCacheKey
 	keyMetadata
+
+	keyMessages // from here on: what a prompt is made of
+	keySystem
+	keyTools
+	keyFunctions
+	keyInput
+	keyInstructions
+	keyReasoning
+	keyReasoningEffort
+	keyTemplate
+	keyTemplateKwargs
+	keyPrompt
+	keyInputExtra
+	keyInputPrefix
+	keyInputSuffix
+	keyEnd
 )
 
 // keyOf names the key of a literal with quotes. Keys may be written with escapes; those are decoded, which no honest
@@ -54,6 +70,34 @@ func keyNamed(name []byte) key {
 		return keyPromptCacheKey
 	case "metadata":
 		return keyMetadata
+	case "messages":
+		return keyMessages
+	case "system":
+		return keySystem
+	case "tools":
+		return keyTools
+	case "functions":
+		return keyFunctions
+	case "input":
+		return keyInput
+	case "instructions":
+		return keyInstructions
+	case "reasoning":
+		return keyReasoning
+	case "reasoning_effort":
+		return keyReasoningEffort
+	case "chat_template":
+		return keyTemplate
+	case "chat_template_kwargs":
+		return keyTemplateKwargs
+	case "prompt":
+		return keyPrompt
+	case "input_extra":
+		return keyInputExtra
+	case "input_prefix":
+		return keyInputPrefix
+	case "input_suffix":
+		return keyInputSuffix
 	}
 	return keyNone
 }
@@ -75,14 +119,21 @@ type facts struct {
 	full  bool // there were more than seen can hold
 
 	rename string // JSON text to stand for the model's name, "" = as the client wrote it
+	// parts are the members a prompt is made of, from keyMessages on; the last of a name counts. Empty = absent.
+	parts [keyEnd - keyMessages]span
+	long  bool // somewhere in it is a \u or \/
 }
 
 // scan reads the facts of a body. Its errors are the client's.
 func scan(body []byte) (facts, error) {
 	f := facts{empty: true, open: bytes.IndexByte(body, '{') + 1}
-	bad := eachMember(body, func(k, v span) {
+	s := scanner{b: body, visit: func(k, v span) {
 		f.empty = false
 		name := keyOf(k.in(body))
+		if name >= keyMessages {
+			f.parts[name-keyMessages] = v
+			return
+		}
 		if name == keyNone {
 			return
 		}
@@ -92,7 +143,9 @@ func scan(body []byte) (facts, error) {
 		}
 		f.seen[f.count] = member{name, v}
 		f.count++
-	})
+	}}
+	bad := s.document()
+	f.long = s.long
 	if bad != nil {
 		return f, &Error{Status: 400, Code: "invalid_json", Message: fmt.Sprintf("the request body is not valid JSON: %s (at byte %d)", bad.what, bad.at)}
 	}
@@ -110,6 +163,12 @@ func (f *facts) last(body []byte, k key) []byte {
 		}
 	}
 	return nil
+}
+
+// part returns where the value of a member stands that the prompt is made of; false when the body has none.
+func (f *facts) part(k key) (span, bool) {
+	s := f.parts[k-keyMessages]
+	return s, s.to > 0
 }
 
 // flag reads a boolean member; absent and null are false.

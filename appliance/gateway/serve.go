@@ -49,6 +49,7 @@ type call struct {
 
 	source  string // where the session key came from
 	session string // its digest
+	begins  *prefix
 
 	ctx    context.Context // of this request: ends when the client leaves or somebody cancels it
 	cancel context.CancelCauseFunc

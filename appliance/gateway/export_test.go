@@ -171,6 +171,15 @@ func (p Prefix) End(n int) (text, data int) { e := p.p.end(n); return e.text, e.
 func (p Prefix) Common(q Prefix) int        { return p.p.common(q.p) }
 func Compacted(old, now Prefix) bool        { return compacted(old.p, now.p) }
 
+// TokenScale learns how many tokens a prompt has.
+type TokenScale struct{ s tokenScale }
+
+func (s *TokenScale) Learn(text, data, tokens int) { s.s.Learn(extent{text, data}, tokens) }
+func (s *TokenScale) Estimate(text, data int) int  { return s.s.Estimate(extent{text, data}) }
+func (s *TokenScale) Prompt(p Prefix, steps, counted int) int {
+	return s.s.Prompt(p.p, steps, counted)
+}
+
 // Bounds of a prefix.
 const (
 	MaxLinks   = maxHeads + maxTails

@@ -31,7 +31,7 @@ func (s *search) step(ctx context.Context) (first bool, err error) {
 	if s.try != nil || s.line != nil {
 		return first, nil
 	}
-	if plan == (route.Plan{}) {
+	if plan.None() {
 		return first, errNobody
 	}
 	if err := l.wait(s.p, s.again); err != nil {

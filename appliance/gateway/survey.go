@@ -26,10 +26,10 @@ func (g *Gateway) look(model string) {
 func (g *Gateway) plan(p *place, members []mesh.NodeState) {
 	k := p.call
 	p.plan = route.Pick(k.survey(members), route.Request{
-		Host: k.wanted(), Prefer: k.prefer, Home: k.home.node, Tried: k.tried, Seed: g.seed.Add(1),
+		Host: k.wanted(), Prefer: k.prefer, Home: k.home.node, HomeBackend: k.home.backend, Tried: k.tried, Seed: g.seed.Add(1),
 	})
 	switch {
-	case p.plan == (route.Plan{}):
+	case p.plan.None():
 		p.tell()
 		return
 	case p.plan.Wait, p.stands && p.standsAt == p.plan.Node: // its line is served before anybody sees a free slot there

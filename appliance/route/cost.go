@@ -1,0 +1,176 @@
+package route
+
+import (
+	"math"
+	"time"
+)
+
+// Weights is how much each part of a cost counts, and when a conversation leaves its home.
+type Weights struct {
+	Decode, Stall, Shadow, Load, Reserve float64
+	Remote                               float64 // seconds for another node, beside the round trip
+	Leave                                float64 // seconds that must be saved to leave the home
+	LeaveShare                           float64 // and which share of the home's cost
+}
+
+func usual() Weights {
+	return Weights{Decode: 0.5, Stall: 0.5, Shadow: 1, Load: 0.5, Reserve: 0.25, Remote: 0.3, Leave: 3, LeaveShare: 0.25}
+}
+
+func (s *Snapshot) weights() Weights {
+	if s.Weights != nil {
+		return *s.Weights
+	}
+	return usual()
+}
+
+// held back is the share of its speed that a stream loses while the backend computes a prompt.
+const heldBack = 0.85
+
+// pricing is what the costs of all candidates have in common.
+type pricing struct {
+	s *Snapshot
+	r *Request
+	w Weights
+
+	prefill, decode float64 // of a backend that has told none
+	hold            float64 // s, of a node that has told none
+	output, think   float64
+	busy            float64 // share of all slots
+	lived           bool    // some backend has told of residents
+	source          *Node   // whence a cache would be pulled; nil = nowhere
+}
+
+func newPricing(s *Snapshot, r *Request) *pricing {
+	p := &pricing{s: s, r: r, w: s.weights(), output: orElse(s.Output, 1, maxTokens, usualOutput), think: orElse(s.Think.Seconds(), 0.1, 1e5, usualThink)}
+	p.prefill, p.decode = s.rates()
+	p.hold = usualHold(s)
+	slots, free := 0, 0
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if !n.Serves() {
+			continue
+		}
+		slots += n.slots()
+		free += n.Free()
+		for j := range n.Backends {
+			p.lived = p.lived || n.Backends[j].Residents > 0
+		}
+	}
+	if slots > 0 {
+		p.busy = min(float64(slots-free)/float64(slots), 0.95)
+	}
+	p.source = source(s, r)
+	return p
+}
+
+func (p *pricing) price(all []Candidate) {
+	for i := range all {
+		c := &all[i]
+		n := &p.s.Nodes[c.node]
+		p.one(c, n, &n.Backends[c.at])
+		c.Total = c.sum()
+	}
+}
+
+// one prices a backend. T is what it would have to compute, c its slots, k the streams it generates already.
+func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
+	P := orElse(b.Prefill, minRate, maxRate, p.prefill)
+	D := orElse(b.Decode, minRate, maxRate, p.decode)
+	slow := orElse(b.Slowdown, 0, 4, usualSlowdown)
+	slots := float64(max(1, b.slots()))
+	k := min(float64(count(b.Decoding)), slots-1)
+	d := p.output * (1 + slow*k) / D
+	S := d + 2
+
+	prompt := float64(count(p.r.Prompt))
+	held := 0.0
+	if !p.r.Forget {
+		held = min(float64(count(b.Held)), prompt)
+	}
+	held, moved := p.fetch(c, n, held, prompt, P)
+	T := prompt - held
+	c.Held = int(held)
+	outstanding := float64(count(b.Outstanding))
+
+	c.Prefill = moved + (T+min(outstanding, T))/P
+	c.Decode = p.w.Decode * d
+	c.Stall = p.w.Stall * heldBack * (k*T + max(0, outstanding-T)) / P
+	c.Shadow = p.w.Shadow * p.busy / (1 - p.busy) * T / P
+	c.Queue = p.queue(c, n, b, S)
+	c.Load = p.load(c, b, S, slots)
+	c.Reserve = p.reserve(c, b, S, slots)
+	if !n.Local {
+		c.RTT = p.w.Remote + min(max(0, n.RTT.Seconds()), 60)
+	}
+}
+
+// queue is the time until a slot frees, and for all who are before. Nobody is before a free slot: who stands in the
+// line of its node does not accept it.
+func (p *pricing) queue(c *Candidate, n *Node, b *Backend, S float64) float64 {
+	if c.Free > 0 {
+		return 0
+	}
+	slots := float64(max(1, b.slots()))
+	turn := S // how long a slot is taken
+	if b.Decode <= 0 {
+		turn = orElse(n.Hold.Seconds(), 0.001, 1e5, p.hold)
+	}
+	wait := orElse(b.FreeIn.Seconds(), 0.001, 1e5, turn/slots)
+	if p.r.Stands == n.ID && n.ID != "" {
+		return wait + float64(count(p.r.Place))*turn/slots
+	}
+	named := 0
+	for i := range n.Backends {
+		named += count(n.Backends[i].Waiting)
+	}
+	anywhere := float64(max(0, count(n.Waiting)-named)) // stand for any backend: each takes its share of them
+	return wait + float64(count(b.Waiting))*turn/slots + anywhere*turn/float64(max(1, n.slots()))
+}
+
+// load is the wait to be expected where so many sessions live that come back with their next request: Sakasegawa's
+// approximation of the wait before c servers, with a slope of its own beyond what they can serve.
+func (p *pricing) load(c *Candidate, b *Backend, S, slots float64) float64 {
+	if !p.lived {
+		return 0
+	}
+	others := count(b.Residents)
+	if c.home {
+		others = max(0, others-1)
+	}
+	x := float64(others+1) * S / (S + p.think) / slots
+	v, over := min(x, 0.95), max(0, x-0.95)
+	W := S * math.Pow(v, math.Sqrt(2*(slots+1))-1) / (slots * (1 - v))
+	return p.w.Load * W * (1 + 2*over)
+}
+
+// reserve keeps the last slots for the sessions that live there and will be back.
+func (p *pricing) reserve(c *Candidate, b *Backend, S, slots float64) float64 {
+	if c.Free == 0 || c.home {
+		return 0
+	}
+	return max(0, p.w.Reserve*S*min(1, float64(count(b.Idle)-(c.Free-1))/slots))
+}
+
+// FreeIn is an owner's guess when the first of its busy slots frees: output and the rest as in [Snapshot] and [Backend].
+func FreeIn(b Backend, running []Running, output float64) time.Duration {
+	if len(running) == 0 {
+		return 0
+	}
+	output = orElse(output, 1, maxTokens, usualOutput)
+	slow := orElse(b.Slowdown, 0, 4, usualSlowdown)
+	rate := orElse(b.Decode, minRate, maxRate, usualDecode) / (1 + slow*float64(max(0, b.slots()-1)))
+	left, prompts := math.Inf(1), 0.0
+	for _, r := range running {
+		left = min(left, max(60, output-float64(count(r.Produced))))
+		prompts += float64(count(r.Prompt))
+	}
+	seconds := left/rate + heldBack*prompts/orElse(b.Prefill, minRate, maxRate, usualPrefill)
+	return time.Duration(min(seconds, 1e5) * float64(time.Second))
+}
+
+// Running is a request in a slot.
+type Running struct {
+	Produced int // tokens of the answer so far
+	Prompt   int // tokens of the prompt still to compute
+}

@@ -13,7 +13,8 @@ type Weights struct {
 	LeaveShare                           float64 // and which share of the home's cost
 }
 
-func usual() Weights {
+// UsualWeights are those that Pick uses.
+func UsualWeights() Weights {
 	return Weights{Decode: 0.5, Stall: 0.5, Shadow: 1, Load: 0.5, Reserve: 0.25, Remote: 0.3, Leave: 3, LeaveShare: 0.25}
 }
 
@@ -21,7 +22,7 @@ func (s *Snapshot) weights() Weights {
 	if s.Weights != nil {
 		return *s.Weights
 	}
-	return usual()
+	return UsualWeights()
 }
 
 // held back is the share of its speed that a stream loses while the backend computes a prompt.

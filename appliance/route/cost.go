@@ -46,23 +46,34 @@ func newPricing(s *Snapshot, r *Request) *pricing {
 	p := &pricing{s: s, r: r, w: s.weights(), output: orElse(s.Output, 1, maxTokens, usualOutput), think: orElse(s.Think.Seconds(), 0.1, 1e5, usualThink)}
 	p.prefill, p.decode = s.rates()
 	p.hold = usualHold(s)
-	slots, free := 0, 0
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if !n.Serves() {
-			continue
-		}
-		slots += n.slots()
-		free += n.Free()
-		for j := range n.Backends {
-			p.lived = p.lived || n.Backends[j].Residents > 0
-		}
-	}
-	if slots > 0 {
-		p.busy = min(float64(slots-free)/float64(slots), 0.95)
-	}
+	p.busy = min(s.busy(), 0.95)
+	p.lived = s.lived()
 	p.source = source(s, r)
 	return p
+}
+
+// busy is the share of all slots that is taken.
+func (s *Snapshot) busy() float64 {
+	slots, free := 0, 0
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Serves() {
+			slots += n.slots()
+			free += n.Free()
+		}
+	}
+	return float64(slots-free) / float64(max(1, slots))
+}
+
+// lived tells whether anybody has told of residents.
+func (s *Snapshot) lived() bool {
+	for i := range s.Nodes {
+		for j := range s.Nodes[i].Backends {
+			if s.Nodes[i].Backends[j].Residents > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (p *pricing) price(all []Candidate) {

@@ -1,5 +1,7 @@
 package route
 
+import "time"
+
 // Pick plans one request. A node that the client prefers and that has a free slot comes before all others; within what
 // is left the policy decides.
 func Pick(s Snapshot, r Request) Plan {
@@ -118,8 +120,11 @@ func mayWait(s *Snapshot, r *Request, c *Candidate, free bool) bool {
 	if n.LineFull && r.Stands != n.ID {
 		return false
 	}
-	return !free || c.home && r.Prompt > 0 && (r.WarmWait <= 0 || r.Waited < r.WarmWait)
+	return !free || c.home && r.Prompt > 0 && (r.Left <= 0 || r.Left > lastMoments || s.busy() > 0.72)
 }
+
+// lastMoments are long enough for two looks at the mesh.
+const lastMoments = 1200 * time.Millisecond
 
 // standing is the cheapest backend of the node in whose line the request stands: from there it goes only to a free slot.
 func standing(r *Request, all []Candidate) int {

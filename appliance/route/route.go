@@ -80,9 +80,9 @@ type Request struct {
 	// Stands is the id of the node in whose line it waits already, "" = in none; Place is who is before it there.
 	Stands string
 	Place  int
-	// Waited is how long it has waited so far; from WarmWait on (0 = no end) it waits for its home no more while a slot
-	// is free elsewhere.
-	Waited, WarmWait time.Duration
+	// Left is the time until it is refused, 0 = never: in its last moments it waits for its home no more if a slot is
+	// free elsewhere.
+	Left time.Duration
 }
 
 // Policy is how to choose.

@@ -23,13 +23,17 @@ type ramCache struct {
 	states []state
 }
 
-// save keeps a state; what it contains whole is dropped, and the oldest as far as room is lacking. One always stays.
+// save keeps a state; what it contains whole is dropped.
 func (c *ramCache) save(w *work, s state) {
 	if c.room <= 0 {
 		return
 	}
 	c.states = slices.DeleteFunc(c.states, func(old state) bool { return old.session == s.session && w.prefix(old, s) == old.tokens })
 	c.states = append(c.states, s)
+}
+
+// trim drops the oldest as far as room is lacking. One always stays.
+func (c *ramCache) trim() {
 	sum := 0.0
 	for _, s := range c.states {
 		sum += s.bytes()
@@ -84,5 +88,6 @@ func (e *engine) place(prompt state) (sl *slot, held int, seconds float64) {
 		held = w.prefix(found, prompt)
 		seconds += found.bytes() / ramRate
 	}
+	e.ram.trim()
 	return sl, min(held, prompt.tokens-1), seconds
 }

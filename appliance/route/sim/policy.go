@@ -47,7 +47,7 @@ func (w *world) pick(e *entry, t *turn, p *waiter) route.Plan {
 	r.Forget = w.cfg.Forget
 	if p != nil {
 		r.Stands, r.Place = p.at.id, p.at.before(p)
-		r.Waited = time.Duration((w.now - p.since) * float64(time.Second))
+		r.Left = time.Duration((w.patience() - w.now + p.since) * float64(time.Second))
 	}
 	return route.Pick(*s, r)
 }
@@ -170,8 +170,13 @@ func (w *world) believed(t *turn, e *engine) int {
 		}
 		return n / block * block
 	}
-	if len(e.held) > 0 {
-		return min(t.prompt, w.work.common, w.work.head) / block * block
+	most := 0
+	for other := range e.held {
+		if other.group == t.session.group {
+			most = w.work.head
+			break
+		}
+		most = w.work.common
 	}
-	return 0
+	return min(t.prompt, most) / block * block
 }

@@ -128,4 +128,6 @@ func (w *world) forget(s *session) {
 	for _, n := range w.nodes {
 		n.store.drop(s)
 	}
+	home := s.home
+	w.after(active, func() { delete(home.residents, s) })
 }

@@ -15,7 +15,7 @@ type Weights struct {
 
 // UsualWeights are those that Pick uses.
 func UsualWeights() Weights {
-	return Weights{Decode: 0.5, Stall: 0.5, Shadow: 1, Load: 0.5, Reserve: 0.25, Remote: 0.3, Leave: 3, LeaveShare: 0.25}
+	return Weights{Decode: 0.5, Stall: 0.5, Shadow: 1, Load: 6, Reserve: 0.25, Remote: 0.3, Leave: 3, LeaveShare: 0.25}
 }
 
 func (s *Snapshot) weights() Weights {
@@ -110,7 +110,7 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 	c.Stall = p.w.Stall * heldBack * (k*T + max(0, outstanding-T)) / P
 	c.Shadow = p.w.Shadow * p.busy / (1 - p.busy) * T / P
 	c.Queue = p.queue(c, n, b, S)
-	c.Load = p.load(c, b, S, slots)
+	c.Load = p.load(c, b, S+700/P)
 	c.Reserve = p.reserve(c, b, S, slots)
 	if !n.Local {
 		c.RTT = p.w.Remote + min(max(0, n.RTT.Seconds()), 60)
@@ -140,9 +140,9 @@ func (p *pricing) queue(c *Candidate, n *Node, b *Backend, S float64) float64 {
 	return wait + float64(count(b.Waiting))*turn/slots + anywhere*turn/float64(max(1, n.slots()))
 }
 
-// load is the wait to be expected where so many sessions live that come back with their next request: Sakasegawa's
-// approximation of the wait before c servers, with a slope of its own beyond what they can serve.
-func (p *pricing) load(c *Candidate, b *Backend, S, slots float64) float64 {
+// load is what one more session at a backend costs all who live there, in time waited per turn of each: they come back
+// with their next request, and there are only so many of them, so that the wait is that of a closed queue.
+func (p *pricing) load(c *Candidate, b *Backend, S float64) float64 {
 	if !p.lived {
 		return 0
 	}
@@ -150,11 +150,32 @@ func (p *pricing) load(c *Candidate, b *Backend, S, slots float64) float64 {
 	if c.home {
 		others = max(0, others-1)
 	}
-	x := float64(others+1) * S / (S + p.think) / slots
-	v, over := min(x, 0.95), max(0, x-0.95)
-	W := S * math.Pow(v, math.Sqrt(2*(slots+1))-1) / (slots * (1 - v))
-	return p.w.Load * W * (1 + 2*over)
+	n := others + 1
+	return p.w.Load * (float64(n)*closedWait(n, b.slots(), S, p.think) - float64(others)*closedWait(others, b.slots(), S, p.think))
 }
+
+// closedWait is the mean wait for one of c servers of n customers who come back after a time of thought (the machine
+// repair model, M/M/c//n).
+func closedWait(n, c int, service, think float64) float64 {
+	c = max(1, c)
+	if n <= c {
+		return 0
+	}
+	if n > mostCustomers { // all servers are busy all the time
+		return max(0, float64(n)*service/float64(c)-service-think)
+	}
+	r := min(service/think, 1e3)
+	sum, line, a := 0.0, 0.0, 1.0 // a: how likely so many are here, but for a factor
+	for i := 1; i <= n; i++ {
+		a *= float64(n-i+1) * r / float64(min(i, c))
+		sum += float64(min(i, c)) * a
+		line += float64(max(0, i-c)) * a
+	}
+	return line / sum * service
+}
+
+// mostCustomers keeps the likelihoods within what a float64 holds.
+const mostCustomers = 48
 
 // reserve keeps the last slots for the sessions that live there and will be back.
 func (p *pricing) reserve(c *Candidate, b *Backend, S, slots float64) float64 {

@@ -39,16 +39,18 @@ type pricing struct {
 	output, think   float64
 	busy            float64 // share of all slots
 	lived           bool    // some backend has told of residents
-	source          *Node   // whence a cache would be pulled; nil = nowhere
+	prompt          float64
+	moving          moving
 }
 
-func newPricing(s *Snapshot, r *Request) *pricing {
-	p := &pricing{s: s, r: r, w: s.weights(), output: orElse(s.Output, 1, maxTokens, usualOutput), think: orElse(s.Think.Seconds(), 0.1, 1e5, usualThink)}
+func newPricing(s *Snapshot, r *Request) pricing {
+	p := pricing{s: s, r: r, w: s.weights(), output: orElse(s.Output, 1, maxTokens, usualOutput), think: orElse(s.Think.Seconds(), 0.1, 1e5, usualThink)}
 	p.prefill, p.decode = s.rates()
 	p.hold = usualHold(s)
 	p.busy = min(s.busy(), 0.95)
 	p.lived = s.lived()
-	p.source = source(s, r)
+	p.prompt = float64(count(r.Prompt))
+	p.moving = newMoving(s, r, p.prompt)
 	return p
 }
 
@@ -95,13 +97,12 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 	d := p.output * (1 + slow*k) / D
 	S := d + 2
 
-	prompt := float64(count(p.r.Prompt))
 	held := 0.0
 	if !p.r.Forget {
-		held = min(float64(count(b.Held)), prompt)
+		held = min(float64(count(b.Held)), p.prompt)
 	}
-	held, moved := p.fetch(c, n, held, prompt, P)
-	T := prompt - held
+	held, moved := p.fetch(c, n, held, P)
+	T := p.prompt - held
 	c.Held = int(held)
 	outstanding := float64(count(b.Outstanding))
 

@@ -12,13 +12,32 @@ const (
 	pullStart   = 0.2
 )
 
-func (c Cache) bytes(tokens float64) float64 {
-	return orElse(c.TokenBytes, 0, 1e9, 0)*tokens + orElse(c.StateBytes, 0, 1e12, 0)
+// moving is the bounded form of a Cache, with where a cache would be pulled from.
+type moving struct {
+	token, state, rate float64
+	from               *Node   // nil = nowhere
+	there              float64 // tokens it has
+	wait               float64 // s until it begins to send
 }
+
+func newMoving(s *Snapshot, r *Request, prompt float64) moving {
+	if r.Forget {
+		return moving{}
+	}
+	m := moving{rate: orElse(s.Cache.ImportRate, 1, 1e13, 0), token: orElse(s.Cache.TokenBytes, 0, 1e9, 0), state: orElse(s.Cache.StateBytes, 0, 1e12, 0)}
+	if m.from = source(s, r); m.from != nil {
+		m.there = min(float64(count(m.from.Replica)), prompt)
+		m.wait = pullStart + min(max(0, m.from.Sending.Seconds()), 1e5)
+	}
+	return m
+}
+
+func (m *moving) imported(tokens float64) float64 { return importStart + m.bytes(tokens)/m.rate }
+func (m *moving) bytes(tokens float64) float64    { return m.token*tokens + m.state }
 
 // source is the node a cache would be pulled from: the home, else the one with the longest replica.
 func source(s *Snapshot, r *Request) *Node {
-	if s.Cache.ImportRate <= 0 || r.Forget {
+	if !(s.Cache.ImportRate > 0) {
 		return nil
 	}
 	var best *Node
@@ -39,31 +58,28 @@ func source(s *Snapshot, r *Request) *Node {
 
 // fetch weighs computing the prompt against moving its cache there: it returns what the backend would hold, and the
 // seconds that takes.
-func (p *pricing) fetch(c *Candidate, n *Node, held, prompt, P float64) (holds, seconds float64) {
-	rate := orElse(p.s.Cache.ImportRate, 1, 1e13, 0)
-	if rate == 0 || p.r.Forget {
+func (p *pricing) fetch(c *Candidate, n *Node, held, P float64) (holds, seconds float64) {
+	m := &p.moving
+	if m.rate == 0 {
 		return held, 0
 	}
 	holds = held
-	least := (prompt - held) / P
-	if own := min(float64(count(n.Replica)), prompt); own > held {
-		took := importStart + p.s.Cache.bytes(own)/rate
-		if all := took + (prompt-own)/P; all < least {
+	least := (p.prompt - held) / P
+	if own := min(float64(count(n.Replica)), p.prompt); own > held {
+		took := m.imported(own)
+		if all := took + (p.prompt-own)/P; all < least {
 			holds, seconds, least = own, took, all
 			c.Fetch = Import
 		}
 	}
-	if from := p.source; from != nil && from != n {
-		there := min(float64(count(from.Replica)), prompt)
-		if there <= holds {
-			return holds, seconds
-		}
-		lacks := there - min(there, float64(count(n.Replica)))
-		took := importStart + p.s.Cache.bytes(there)/rate + pullStart + p.s.Cache.bytes(lacks)/from.Link + min(max(0, from.Sending.Seconds()), 1e5)
-		if took+(prompt-there)/P < least {
-			holds, seconds = there, took
-			c.Fetch, c.From = Pull, from.ID
-		}
+	if m.from == nil || m.from == n || m.there <= holds {
+		return holds, seconds
+	}
+	lacks := m.there - min(m.there, float64(count(n.Replica)))
+	took := m.wait + m.bytes(lacks)/m.from.Link + m.imported(m.there)
+	if took+(p.prompt-m.there)/P < least {
+		holds, seconds = m.there, took
+		c.Fetch = Pull
 	}
 	return holds, seconds
 }

@@ -30,14 +30,18 @@ func cheapest(s *Snapshot, r *Request) Plan {
 	if len(all) == 0 {
 		return Plan{}
 	}
-	newPricing(s, r).price(all)
+	costs := newPricing(s, r)
+	costs.price(all)
 	at := choose(s, r, all)
 	if at < 0 {
 		return Plan{Wait: true, Reason: Wait, Candidates: all}
 	}
 	c := &all[at]
 	n := &s.Nodes[c.node]
-	p := Plan{Node: c.Node, Backend: c.Backend, Local: n.Local, Wait: c.Free == 0, Reason: reason(s, n, c.Backend, r), Fetch: c.Fetch, From: c.From, Candidates: all}
+	p := Plan{Node: c.Node, Backend: c.Backend, Local: n.Local, Wait: c.Free == 0, Reason: reason(s, n, c.Backend, r), Fetch: c.Fetch, Candidates: all}
+	if p.Fetch == Pull {
+		p.From = costs.moving.from.ID
+	}
 	if p.Wait {
 		p.Fetch, p.From = "", "" // nothing is moved before there is a slot to move it to
 		if p.Reason == Home {
@@ -74,7 +78,7 @@ func candidates(s *Snapshot, r *Request, only int) []Candidate {
 				continue
 			}
 			all = append(all, Candidate{
-				Node: n.ID, Backend: b.ID, Free: min(room, b.free()), node: int32(i), at: int32(j),
+				Node: n.ID, Backend: b.ID, Free: min(room, b.free()), room: int32(room), node: int32(i), at: int32(j),
 				home: !r.Forget && r.Home != "" && r.Home == n.ID && (r.HomeBackend == b.ID || r.HomeBackend == ""),
 			})
 		}
@@ -150,7 +154,7 @@ func turn(s *Snapshot, r *Request, all []Candidate, least float64, free bool) in
 		if c.home {
 			return [2]int{maxSlots * maxSlots, 0}, true
 		}
-		return [2]int{s.Nodes[c.node].Free(), c.Free}, true
+		return [2]int{int(c.room), c.Free}, true
 	}
 	more := func(a, b [2]int) bool { return a[0] > b[0] || a[0] == b[0] && a[1] > b[1] }
 	for i := range all {

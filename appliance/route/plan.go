@@ -38,12 +38,12 @@ type Candidate struct {
 	Free          int // requests it has room for
 	Held          int // tokens of the prompt that need not be computed there, moved ones included
 	Fetch         Reason
-	From          string
 
 	Terms
 	Total float64
 
 	node, at int32 // in the snapshot
+	room     int32 // of the node
 	home     bool
 }
 

@@ -11,9 +11,9 @@ import (
 
 // Config says what to simulate. The zero value of a field means what its comment says.
 type Config struct {
-	Policy   Policy
+	Policy   Policy  // one of Policies; Table needs none
 	Fleet    string  // one of Fleets; "" = blog
-	Load     float64 // 1 = warm turns would just fill all slots; 0 = 0.9
+	Load     float64 // 1 = warm turns would just fill all slots
 	Sessions int     // agents; 0 = as the load says
 	Headers  string  // whether clients name their sessions: all ("" too) or none
 	KV       string  // whether caches move: off ("" too), pull, replicate
@@ -23,6 +23,12 @@ type Config struct {
 	OneEntry bool           // all requests come in by the first node
 	Forget   bool           // no affinity
 	Weights  *route.Weights // nil = the product's
+}
+
+// Validate says what of it cannot be simulated.
+func (c Config) Validate() error {
+	_, _, err := c.complete()
+	return err
 }
 
 func (c Config) warmUp() float64 { return 900 }
@@ -42,9 +48,6 @@ func (c Config) complete() (Config, fleet, error) {
 	if err != nil {
 		return c, f, err
 	}
-	if c.Load == 0 {
-		c.Load = 0.9
-	}
 	if c.Headers == "" {
 		c.Headers = "all"
 	}
@@ -63,8 +66,6 @@ func (c Config) complete() (Config, fleet, error) {
 		return c, f, fmt.Errorf("kv is off, pull or replicate, not %q", c.KV)
 	case !(c.Hours > 0 && c.Hours <= maxHours):
 		return c, f, fmt.Errorf("%v hours cannot be simulated: give more than 0 and up to %v", c.Hours, maxHours)
-	case !slices.Contains(Policies(), c.Policy):
-		return c, f, fmt.Errorf("there is no policy %q: name one of %q", c.Policy, Policies())
 	}
 	if c.Sessions == 0 {
 		c.Sessions = max(1, f.sessions(c.Load))
@@ -80,6 +81,9 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg, f, err := cfg.complete()
 	if err != nil {
 		return Result{}, err
+	}
+	if !slices.Contains(Policies(), cfg.Policy) {
+		return Result{}, fmt.Errorf("there is no policy %q: name one of %q", cfg.Policy, Policies())
 	}
 	if cfg.Policy == Oracle {
 		cfg.KV = "off" // it has every cache everywhere

@@ -5,8 +5,11 @@ import (
 	"sync"
 )
 
-// Table simulates several policies with one and the same work, two at a time. An empty list means all.
-func Table(ctx context.Context, cfg Config, policies []Policy) ([]Result, error) {
+// Table simulates several policies with one and the same work, two at a time. None named means all.
+func Table(ctx context.Context, cfg Config, policies ...Policy) ([]Result, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	if len(policies) == 0 {
 		policies = Policies()
 	}

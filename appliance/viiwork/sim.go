@@ -47,6 +47,7 @@ func (c *cli) simCommand() *cobra.Command {
 	flags.IntVar(&cfg.Sessions, "sessions", 0, "so many sessions, whatever the load")
 	flags.BoolVar(&cfg.OneEntry, "one-entry", false, "all requests come in by the first machine")
 	flags.BoolVar(&cfg.Forget, "no-affinity", false, "as with routing.affinity: false")
+	flags.BoolVar(&cfg.Flat, "no-performance", false, "as with routing.performance: false")
 	return cmd
 }
 

@@ -60,8 +60,8 @@ func (c *ramCache) take(w *work, s state, least int) (found state, ok bool) {
 	return found, true
 }
 
-// place chooses a slot as llama-server does: the idle one most like the prompt, if a tenth of the prompt is there, else
-// the one unused longest. It returns how many tokens are there after what moved between slot and cache, and how long
+// place chooses a slot as llama-server does: the first of the idle ones most like the prompt, if a tenth of the prompt is
+// there, else the one unused longest. It returns how many tokens are there after what moved between slot and cache, and how long
 // that took.
 func (e *engine) place(prompt state) (sl *slot, held int, seconds float64) {
 	w := &e.node.w.work
@@ -74,7 +74,7 @@ func (e *engine) place(prompt state) (sl *slot, held int, seconds float64) {
 		if 10*n <= prompt.tokens {
 			n = 0
 		}
-		if sl == nil || n > held || n == held && s.used < sl.used {
+		if sl == nil || n > held || n == 0 && held == 0 && s.used < sl.used {
 			sl, held = s, n
 		}
 	}

@@ -29,6 +29,7 @@ func Policies() []Policy { return []Policy{Random, Least, Classic, Hash, Cost, O
 // pick asks the policy where a turn shall go.
 func (w *world) pick(e *entry, t *turn, p *waiter) route.Plan {
 	s := e.survey(t)
+	w.picks++ // equals take turns, as they do where requests are numbered
 	switch w.cfg.Policy {
 	case Random:
 		return w.any(s, func(*route.Node, *route.Backend) float64 { return 0 })
@@ -37,14 +38,14 @@ func (w *world) pick(e *entry, t *turn, p *waiter) route.Plan {
 	case Hash:
 		return w.hashed(s, t)
 	}
-	r := route.Request{Policy: route.Cost, Seed: w.rng.Uint64(), Prompt: t.prompt}
+	r := route.Request{Policy: route.Cost, Seed: w.picks, Prompt: t.prompt}
 	if w.cfg.Policy == Classic {
 		r.Policy = route.Classic
 	}
 	if h := w.home(t); h != nil {
 		r.Home, r.HomeBackend = h.node.id, h.id
 	}
-	r.Forget = w.cfg.Forget
+	r.Forget, r.Flat = w.cfg.Forget, w.cfg.Flat
 	if p != nil {
 		r.Stands, r.Place = p.at.id, p.at.before(p)
 		r.Left = time.Duration((w.patience() - w.now + p.since) * float64(time.Second))

@@ -22,6 +22,7 @@ type Config struct {
 
 	OneEntry bool           // all requests come in by the first node
 	Forget   bool           // no affinity
+	Flat     bool           // classic goes by free slots, not by speed
 	Weights  *route.Weights // nil = the product's
 }
 

@@ -17,6 +17,7 @@ type world struct {
 	tally   tally
 
 	sessions int
+	picks    uint64
 }
 
 // turn is one request of an agent.

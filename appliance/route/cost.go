@@ -15,7 +15,7 @@ type Weights struct {
 
 // UsualWeights are those that Pick uses.
 func UsualWeights() Weights {
-	return Weights{Decode: 0.5, Stall: 0.5, Shadow: 1, Load: 6, Reserve: 0.25, Remote: 0.3, Leave: 3, LeaveShare: 0.25}
+	return Weights{Decode: 0.5, Stall: 0.5, Shadow: 0.5, Load: 6, Reserve: 0.25, Remote: 0.3, Leave: 3, LeaveShare: 0.25}
 }
 
 func (s *Snapshot) weights() Weights {

@@ -9,7 +9,7 @@ import (
 )
 
 // mean of some days that nothing was tuned on.
-func mean(t *testing.T, cfg sim.Config, policies ...sim.Policy) map[sim.Policy]sim.Result {
+func mean(t testing.TB, cfg sim.Config, policies ...sim.Policy) map[sim.Policy]sim.Result {
 	t.Helper()
 	all := map[sim.Policy]sim.Result{}
 	const days = 3

@@ -35,6 +35,8 @@ func TestAConversationGoesWhereItsAnswerBeginsSoonest(t *testing.T) {
 	warm := route.Request{Prompt: 40_000, Home: "a", HomeBackend: "a#0"}
 	last := warm
 	last.Left = time.Second
+	early := warm
+	early.Left = 60 * time.Second
 	stands := route.Request{Prompt: 40_000, Stands: "b", Place: 1}
 	forget := warm
 	forget.Forget = true
@@ -54,6 +56,8 @@ func TestAConversationGoesWhereItsAnswerBeginsSoonest(t *testing.T) {
 		{"a rewritten history is as cold at home, and leaves a full one", route.Request{Prompt: 2_000, Home: "a", HomeBackend: "a#0"}, []route.Node{card("a", 0, freeIn(60)), card("self", 2)}, "self", false, route.Move},
 		{"rather elsewhere than refused, where there is room", last, []route.Node{card("a", 0, holding(39_000), freeIn(30)), card("self", 2), card("b", 2)}, "self", false, route.Move},
 		{"rather refused than at the cost of all, where there is none", last, []route.Node{card("a", 0, holding(39_000), freeIn(30)), card("b", 1), card("c", 0), card("d", 0)}, "a", true, route.Wait},
+		{"it does not begin a wait that ends in a refusal", early, []route.Node{card("a", 0, holding(39_000), freeIn(90)), card("self", 2), card("b", 2)}, "self", false, route.Move},
+		{"unless the others have work", early, []route.Node{card("a", 0, holding(39_000), freeIn(90)), card("b", 0), card("c", 1)}, "a", true, route.Wait},
 		{"whoever holds it, without a key", route.Request{Prompt: 40_000}, []route.Node{card("a", 1, holding(30_000)), card("self", 2)}, "a", false, route.Cold},
 		{"where nobody lives yet", route.Request{Prompt: 300}, []route.Node{card("a", 1, residents(3)), card("b", 1, residents(1)), card("c", 1, residents(3))}, "b", false, route.Cold},
 		{"not behind a long prompt", route.Request{Prompt: 5_000}, []route.Node{card("a", 1, computing(60_000)), card("b", 1)}, "b", false, route.Cold},

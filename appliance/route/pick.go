@@ -1,7 +1,5 @@
 package route
 
-import "time"
-
 // Pick plans one request. A node that the client prefers and that has a free slot comes before all others; within what
 // is left the policy decides.
 func Pick(s Snapshot, r Request) Plan {
@@ -124,11 +122,31 @@ func mayWait(s *Snapshot, r *Request, c *Candidate, free bool) bool {
 	if n.LineFull && r.Stands != n.ID {
 		return false
 	}
-	return !free || c.home && r.Prompt > 0 && (r.Left <= 0 || r.Left > lastMoments || s.busy() > 0.72)
+	if !free {
+		return true
+	}
+	if !c.home || r.Prompt <= 0 {
+		return false
+	}
+	left := r.Left.Seconds()
+	switch busy := s.busy(); {
+	case left <= 0 || busy > crowded:
+		return true
+	case busy <= calm && c.Queue > left:
+		return false
+	}
+	return left > lastMoments
 }
 
-// lastMoments are long enough for two looks at the mesh.
-const lastMoments = 1200 * time.Millisecond
+const (
+	// lastMoments are the seconds before a request is refused: enough for two looks at the mesh.
+	lastMoments = 1.2
+	// crowded is the share of busy slots from which on a prompt computed anew costs the others more than a refusal costs
+	// its client, who will try again.
+	crowded = 0.72
+	// calm is the share up to which a request goes elsewhere at once if it would be refused before it has its slot.
+	calm = 0.5
+)
 
 // standing is the cheapest backend of the node in whose line the request stands: from there it goes only to a free slot.
 func standing(r *Request, all []Candidate) int {

@@ -12,6 +12,8 @@ type line struct {
 	Report *Report `json:"report,omitempty"` // all there is to say
 	Change *change `json:"change,omitempty"` // what is different since the line before
 	Beat   *beat   `json:"beat,omitempty"`   // nothing is different
+	// Holdings tells what the node's backends hold; only who asks for it gets such lines.
+	Holdings *holdings `json:"residents,omitempty"`
 }
 
 // beat says that the node is alive and the report with this number still true.
@@ -104,10 +106,23 @@ var errSequence = errors.New("reading a capacity stream: a line is missing")
 
 // readLine takes one line of a stream after the report was (nil at its beginning) and gives the report that holds now.
 func readLine(data []byte, was *Report) (*Report, error) {
+	l, err := parseLine(data)
+	if err != nil {
+		return nil, err
+	}
+	return l.report(was)
+}
+
+func parseLine(data []byte) (line, error) {
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {
-		return nil, errors.New("reading a capacity stream: a line is no JSON of the kind expected")
+		return line{}, errors.New("reading a capacity stream: a line is no JSON of the kind expected")
 	}
+	return l, nil
+}
+
+// report is what holds after the line, if it was the report before.
+func (l line) report(was *Report) (*Report, error) {
 	switch {
 	case l.Report != nil:
 		return l.Report, l.Report.check()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,6 +100,10 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		SessionHeaders: cfg.Routing.SessionHeaders,
 		QueueMax:       queueMax(cfg),
 		Digest:         a.digests.of,
+		Known:          a.mesh.known,
+		RatesFile:      filepath.Join(cfg.Node.StateDir, "rates.json"),
+		Cards:          a.cardsOf,
+		News:           a.mesh.tell,
 		Aliases:        a.mesh.aliases.Targets,
 		SessionKey:     a.mesh.session.Bytes,
 		StaleAfter:     cfg.Routing.StaleAfter,
@@ -151,7 +156,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	// The parts outlive ctx: it only tells them to drain.
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ended := make(chan error, 2+len(servers))
+	ended := make(chan error, 3+len(servers))
 	var running sync.WaitGroup
 	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
 	inMesh, leave := context.WithCancel(parts)
@@ -162,6 +167,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 		running.Go(func() { ended <- s.serve() })
 	}
 	running.Go(func() { a.digests.run(parts) })
+	running.Go(func() { ended <- wrap("accounting", a.gateway.Run(parts)) })
 	if a.options.Ready != nil {
 		a.options.Ready(addresses(servers)...)
 	}

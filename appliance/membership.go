@@ -30,6 +30,7 @@ type membership struct {
 	keys    *mesh.Keyring
 	node    *tsnode.Node
 	table   *mesh.Table
+	known   *mesh.Register // where conversations are
 	aliases *mesh.Aliases
 	session *mesh.SessionKey
 	changed chan struct{} // holds one: gossip has news for the watcher
@@ -80,6 +81,7 @@ func newMembership(cfg *config.Config, o Options) (*membership, error) {
 		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, secret: secret, keys: ring, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
 		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: o.Log}),
 		session: mesh.NewSessionKey(mesh.SessionKeyConfig{StateDir: cfg.Node.StateDir, Keys: ring, Log: o.Log}),
+		known:   mesh.NewRegister(mesh.RegisterConfig{Log: o.Log}),
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}, nil
 }
@@ -144,7 +146,7 @@ func (m *membership) meet() (*fellows, error) {
 	f.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: f.id, Keys: m.keys, Now: m.now})
 	f.client = mesh.NewClient(mesh.ClientConfig{Signer: signer, Dial: m.node.DialContext})
 	f.publisher = mesh.NewPublisher(mesh.PublisherConfig{
-		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Session: m.session, Log: m.log,
+		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Session: m.session, Known: m.known, Log: m.log,
 	})
 	f.desk = mesh.NewDesk(m.lend(f.verifier, m.table))
 	var key, prev []byte
@@ -166,7 +168,7 @@ func (m *membership) meet() (*fellows, error) {
 	f.rotation = m.newRotation(f)
 	f.watcher = mesh.NewWatcher(mesh.WatcherConfig{
 		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
-		Client: f.client, Table: m.table, Session: m.session, Log: m.log,
+		Client: f.client, Table: m.table, Session: m.session, Known: m.known, Log: m.log,
 	})
 	m.aliases.Join(f.id)
 	f.herald = mesh.NewHerald(mesh.HeraldConfig{

@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/mesh"
@@ -53,6 +54,31 @@ func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
 		})
 	}
 	return list
+}
+
+// cardsOf names what a backend runs on, so that what was measured there is believed of nothing else.
+func (a *Appliance) cardsOf(model, backend string) string {
+	a.mu.Lock()
+	cards := a.cards
+	a.mu.Unlock()
+	for _, m := range a.engine.Snapshot() {
+		for _, b := range m.Backends {
+			if m.Model.Name == model && b.ID == backend {
+				return cardNames(m.Model.Accel, b.GPUs, cards)
+			}
+		}
+	}
+	return ""
+}
+
+func cardNames(accel engine.Accel, indices []int, cards []gpu.Card) string {
+	names := []string{string(accel)}
+	for _, c := range cards {
+		if c.Accel == accel && slices.Contains(indices, c.Index) {
+			names = append(names, c.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // modelStatus is one model as the API shows it.

@@ -74,16 +74,11 @@ var (
 	MaxEvent   = maxEvent
 	MaxDepth   = maxDepth
 	Rows       = rows
-	MaxHomes   = maxHomes
-	NewHomes   = newHomes
 	Fields     = fields
 )
 
-func (e *events) Next() ([]byte, error)                    { return e.next() }
-func (e *events) Release()                                 { e.release() }
-func (h *homes) Set(model, session, backend string)        { h.set(model, session, backend) }
-func (h *homes) Find(model, session string) (found string) { return h.find(model, session) }
-func (h *homes) Len() int                                  { return h.order.Len() }
+func (e *events) Next() ([]byte, error) { return e.next() }
+func (e *events) Release()              { e.release() }
 
 // Assemble puts a stream of a route together.
 func Assemble(path string, stream []byte) ([]byte, error) {

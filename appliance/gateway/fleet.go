@@ -202,7 +202,9 @@ func rounded(d time.Duration) int64 { return d.Round(100 * time.Millisecond).Mil
 // Report is this node's capacity as it stands, for whoever tells it to the mesh.
 func (g *Gateway) Report() mesh.Report {
 	var r mesh.Report
-	for _, m := range g.cfg.Engine.Snapshot() {
+	models := g.cfg.Engine.Snapshot()
+	g.engines(models)
+	for _, m := range models {
 		own := g.ownHost(m)
 		told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
 		if wait, known := own.wait(); known {
@@ -214,6 +216,10 @@ func (g *Gateway) Report() mesh.Report {
 				Loading: b.State == engine.StateLoading || b.State == engine.StateStarting || b.State == engine.StateRestarting,
 			})
 		}
+		for i := range told.Backends {
+			g.busy(&told.Backends[i])
+		}
+		g.rates.tell(&told)
 		r.Models = append(r.Models, told)
 	}
 	return r

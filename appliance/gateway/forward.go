@@ -35,6 +35,8 @@ func (k *call) forward(s seat) (again bool, err error) {
 		go giveBack(own.Client, s.member, s.grant)
 		return false, context.Cause(k.ctx)
 	}
+	k.findHome()
+	claimed := k.claim(s.member, s.grant.Backend)
 	k.assigned(s)
 	k.body.lent = true
 	ctx, cancel := context.WithCancelCause(k.ctx)
@@ -69,6 +71,9 @@ func (k *call) forward(s seat) (again bool, err error) {
 	r := relay{k: k, f: f, first: func() { heard(); k.answeredBy(s.member, resp.Header) }}
 	err = r.pass(resp.Body)
 	k.tally = f.tally
+	if err == nil {
+		k.g.known.Prove(s.member, claimed, f.tally.cached)
+	}
 	if errors.Is(err, errCut) {
 		if !r.begun && k.ctx.Err() == nil {
 			return k.unanswered(ctx, s.member, err)
@@ -130,7 +135,7 @@ func setText(to *string, v string) {
 // answeredBy notes that the answer comes from the member, for certain.
 func (k *call) answeredBy(m mesh.Member, h http.Header) {
 	k.told(h)
-	k.setHome(m.ID, k.row.copy().Backend)
+	k.went(m.ID, k.row.copy().Backend)
 }
 
 // unanswered is a member from which nothing of an answer came. One that broke off may have done so over the request.

@@ -30,6 +30,7 @@ func (k *call) runAcross() error {
 		return err
 	}
 	k.home = k.findHome()
+	k.g.rates.thought(k.model, k.found.Since)
 	for {
 		s, err := k.seat()
 		if err != nil {
@@ -37,7 +38,7 @@ func (k *call) runAcross() error {
 		}
 		again := false
 		if s.lease != nil {
-			k.granted(s.lease, k.g.homes.find(k.model, k.session), engine.Timing{Queued: k.waited, Waited: s.waited})
+			k.granted(s.lease, k.homeHere(), engine.Timing{Queued: k.waited, Waited: s.waited})
 			k.triedHere = append(k.triedHere, s.lease.Backend())
 			again, err = k.attempt(s.lease)
 		} else {
@@ -125,7 +126,7 @@ func (k *call) patience() time.Duration {
 
 // wish is what the request wants of this node's engine.
 func (k *call) wish(now bool) engine.Request {
-	r := engine.Request{Model: k.model, Prefer: k.g.homes.find(k.model, k.session), Session: k.session, NoWait: now}
+	r := engine.Request{Model: k.model, Prefer: k.homeHere(), Session: k.session, NoWait: now}
 	if len(k.triedHere) > 0 {
 		r.Backends = k.others(k.triedHere)
 	}

@@ -33,6 +33,9 @@ type changeModel struct {
 	Waiting  int       `json:"waiting"`
 	HoldMS   int64     `json:"hold_ms"`
 	WaitMS   *int64    `json:"wait_ms"`
+	Score    float64   `json:"score,omitempty"`
+	Output   float64   `json:"output_tokens,omitempty"`
+	ThinkMS  int64     `json:"think_ms,omitempty"`
 	Backends []Backend `json:"backends,omitempty"`
 }
 
@@ -48,7 +51,7 @@ func diff(was, now *Report) (*change, bool) {
 		if old.Name != m.Name || old.Digest != m.Digest || old.Context != m.Context || len(old.Backends) != len(m.Backends) {
 			return nil, false
 		}
-		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS}
+		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS, Score: m.Score, Output: m.Output, ThinkMS: m.ThinkMS}
 		for j, b := range m.Backends {
 			if old.Backends[j].ID != b.ID {
 				return nil, false
@@ -57,7 +60,7 @@ func diff(was, now *Report) (*change, bool) {
 				part.Backends = append(part.Backends, b)
 			}
 		}
-		if old.Waiting != m.Waiting || old.HoldMS != m.HoldMS || !same(old.WaitMS, m.WaitMS) || part.Backends != nil {
+		if part.Backends != nil || !old.figures(m) {
 			c.Models = append(c.Models, part)
 		}
 	}
@@ -78,6 +81,7 @@ func (c *change) apply(was *Report) (*Report, error) {
 		}
 		m := &now.Models[i]
 		m.Waiting, m.HoldMS, m.WaitMS = part.Waiting, part.HoldMS, part.WaitMS
+		m.Score, m.Output, m.ThinkMS = part.Score, part.Output, part.ThinkMS
 		m.Backends = slices.Clone(m.Backends)
 		for _, b := range part.Backends {
 			j := slices.IndexFunc(m.Backends, func(old Backend) bool { return old.ID == b.ID })
@@ -90,9 +94,15 @@ func (c *change) apply(was *Report) (*Report, error) {
 	return &now, now.check()
 }
 
+// figures tells whether those of two models are the same.
+func (m Model) figures(o Model) bool {
+	return m.Waiting == o.Waiting && m.HoldMS == o.HoldMS && same(m.WaitMS, o.WaitMS) && m.Score == o.Score && m.Output == o.Output && m.ThinkMS == o.ThinkMS
+}
+
 func (b Backend) equal(o Backend) bool {
-	return b.ID == o.ID && b.Slots == o.Slots && b.Free == o.Free && b.Ready == o.Ready && b.Loading == o.Loading &&
-		same(b.PrefillTPS, o.PrefillTPS) && same(b.DecodeTPS, o.DecodeTPS)
+	rates := same(b.PrefillTPS, o.PrefillTPS) && same(b.DecodeTPS, o.DecodeTPS)
+	b.PrefillTPS, b.DecodeTPS, o.PrefillTPS, o.DecodeTPS = nil, nil, nil, nil
+	return rates && b == o
 }
 
 func same[T comparable](a, b *T) bool {

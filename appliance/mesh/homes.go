@@ -23,6 +23,7 @@ type home struct {
 	source string
 	tokens int       // as far as its owner tells; 0 = unknown
 	active time.Time // when it last ran, as far as is known
+	ended  bool      // its last request has: the next one comes after a pause
 	teller string    // the member that says so; "" = this node has seen it
 }
 

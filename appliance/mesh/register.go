@@ -71,7 +71,7 @@ func (r *Register) Settle(stay Resident, cached int) {
 	for r.links > maxLinks {
 		r.remove(r.stalest(), 0)
 	}
-	r.homes.set(home{key: homeKey{s.Model, s.Session}, spot: at, source: s.Source, tokens: s.Tokens, active: now})
+	r.homes.set(home{key: homeKey{s.Model, s.Session}, spot: at, source: s.Source, tokens: s.Tokens, active: now, ended: true})
 }
 
 // succeed takes away what s has come out of, and all that has turned out to be gone.
@@ -123,7 +123,7 @@ type Found struct {
 	Known    bool // there is a home
 	Home     Spot
 	ByPrefix bool          // it was found by what it holds, not by the session
-	Since    time.Duration // how long ago the conversation was last active; 0 = unknown
+	Since    time.Duration // since its last answer ended; 0 = unknown, or a request of it runs
 	Held     []Holding
 }
 
@@ -142,7 +142,10 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 		f.Held = append(f.Held, Holding{h.spot, h.tokens})
 	}
 	if h := r.homes.find(model, session); h != nil && r.believed(h.teller, now) {
-		f.Known, f.Home, f.Since = true, h.spot, now.Sub(h.active)
+		f.Known, f.Home = true, h.spot
+		if h.ended {
+			f.Since = now.Sub(h.active)
+		}
 		if best != nil && best.spot != h.spot && best.tokens >= r.heldAt(h.spot)+leastClaim {
 			f.Home = best.spot
 		}

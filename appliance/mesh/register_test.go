@@ -291,6 +291,18 @@ func TestMemberThatClaimsWhatItDoesNotHoldIsNotBelieved(t *testing.T) {
 	})
 }
 
+func TestHomesAreBounded(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	knows := func(model, session string) bool { return r.Find(model, session, nil).Known }
+	for i := range mesh.MaxHomes + 10 {
+		r.Went("m", fmt.Sprint(i), "", spot("m#0"))
+		knows("m", "0") // what is used stays
+	}
+	if n := len(r.Conversations(1 << 30)); n != mesh.MaxHomes || !knows("m", "0") || knows("m", "1") || knows("other", "0") || knows("m", "") {
+		t.Errorf("%d homes", n)
+	}
+}
+
 func TestLaterWordAboutAHomeWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := mesh.NewRegister(mesh.RegisterConfig{})

@@ -68,10 +68,13 @@ func (a *Appliance) cardsOf(model, backend string) string {
 			}
 		}
 	}
-	return ""
+	return "" // it has only just been taken away
 }
 
 func cardNames(accel engine.Accel, indices []int, cards []gpu.Card) string {
+	if accel == engine.AccelNone {
+		return "cpu"
+	}
 	names := []string{string(accel)}
 	for _, c := range cards {
 		if c.Accel == accel && slices.Contains(indices, c.Index) {

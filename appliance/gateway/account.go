@@ -69,9 +69,11 @@ func (k *call) land(lease *engine.Lease, err error) {
 	if !k.rt.streams() || t.prompt < 0 || k.first == 0 || errors.As(err, &e) {
 		return
 	}
+	p := k.prefix()
+	k.g.rates.counted(k.model, p, t.prompt)
 	k.g.known.Settle(mesh.Resident{
 		Model: k.model, Backend: lease.Backend(), Session: k.session, Source: k.source,
-		Chain: k.chain.links, Marks: k.chain.marks(t.prompt), Tokens: t.prompt + max(produced, t.output, 0),
+		Chain: p.Links, Marks: k.g.rates.marks(k.model, p, t.prompt), Tokens: t.prompt + max(produced, t.output, 0),
 	}, t.cached)
 	if err == nil {
 		k.g.rates.answered(k.model, lease.Backend(), work{

@@ -11,7 +11,7 @@ type homeAt struct {
 
 // findHome is where the conversation probably is cached: where it ran last, or who holds its prompt.
 func (k *call) findHome() homeAt {
-	k.found = k.g.known.Find(k.model, k.session, k.chain.links)
+	k.found = k.g.known.Find(k.model, k.session, k.prefix().Links)
 	if !k.found.Known {
 		return homeAt{}
 	}

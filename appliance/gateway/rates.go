@@ -46,6 +46,8 @@ type modelRates struct {
 	Output   ewma                     `json:"output"` // tokens of an answer
 	Think    ewma                     `json:"think"`  // seconds from an answer to the conversation's next request
 	Backends map[string]*backendRates `json:"backends"`
+
+	scale tokenScale // learnt anew in each run: a few answers do
 }
 
 // work is one answer in figures; negative ones are not known.
@@ -93,11 +95,15 @@ func (r *rates) backend(model, id string) *backendRates {
 		cards = r.cards(model, id)
 	}
 	b := m.Backends[id]
-	if b == nil || b.Cards != cards {
-		b = &backendRates{Cards: cards}
-		if m.Backends[id] != nil || len(m.Backends) < maxRatedBackends {
-			m.Backends[id] = b
+	if b == nil || b.Cards != cards && b.Cards != "" && cards != "" {
+		if b == nil && len(m.Backends) >= maxRatedBackends {
+			return &backendRates{} // kept by nobody
 		}
+		b = &backendRates{}
+		m.Backends[id] = b
+	}
+	if cards != "" {
+		b.Cards = cards
 	}
 	return b
 }

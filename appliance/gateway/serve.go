@@ -51,7 +51,6 @@ type call struct {
 	source  string // where the session key came from
 	session string // its digest
 	begins  *prefix
-	chain   chain // the prompt
 
 	ctx    context.Context // of this request: ends when the client leaves or somebody cancels it
 	cancel context.CancelCauseFunc
@@ -161,6 +160,7 @@ func (k *call) run() error {
 	if k.stream {
 		k.ans.keepAlive(min(k.g.cfg.QueueTimeout+holdSlack, maxHold), k.g.cfg.KeepAlive, k.keepAlives())
 	}
+	k.prefix()
 	if k.hop != nil {
 		return k.runHop()
 	}

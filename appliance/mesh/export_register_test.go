@@ -25,8 +25,8 @@ func Indexed(r *Register) (links, sites int) { return len(r.index.links), len(r.
 // Doubted is the warning about a member.
 func Doubted(r *Register, m Member) (status.Warning, bool) { return r.doubted(m) }
 
-// Tell makes a member say that it holds one resident more, active now unless that is set.
-func Tell(t testing.TB, r *Register, member string, s Resident) {
+// TellOf makes a member say that it holds one resident more, active now unless that is set.
+func TellOf(t testing.TB, r *Register, member string, s Resident) {
 	t.Helper()
 	if s.Active.IsZero() {
 		s.Active = time.Now()

@@ -152,6 +152,7 @@ func (c *crossing) shared() bool { return len(c.other) > 0 }
 type held struct {
 	spot   Spot
 	tokens int
+	mark   int  // tokens of the prompt itself up to there
 	alone  bool // at a link that tells a conversation from others
 	depth  int
 	active time.Time
@@ -175,7 +176,7 @@ func (x *index) find(prompt []Link, into []held) []held {
 			if i < len(prompt)-1 && h.whole > tokens { // what follows first is the answer
 				tokens = h.whole
 			}
-			into = append(into, held{h.site.spot, tokens, alone, i, h.active})
+			into = append(into, held{h.site.spot, tokens, h.mark, alone, i, h.active})
 		}
 	}
 	return into

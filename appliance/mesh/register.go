@@ -125,6 +125,8 @@ type Found struct {
 	ByPrefix bool          // it was found by what it holds, not by the session
 	Since    time.Duration // since its last answer ended; 0 = unknown, or a request of it runs
 	Held     []Holding
+	// Matched is how many links of the prompt some place holds, and Counted how many tokens these are.
+	Matched, Counted int
 }
 
 // Find tells where a conversation is at home and which places hold how much of its prompt. The home is where the session
@@ -138,6 +140,9 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 	r.found = slices.DeleteFunc(r.found, func(h held) bool { return !r.believed(h.spot.Node, now) })
 	var f Found
 	best := r.nearest()
+	if len(r.found) > 0 {
+		f.Matched, f.Counted = r.found[0].depth+1, r.found[0].mark
+	}
 	for _, h := range r.found {
 		f.Held = append(f.Held, Holding{h.spot, h.tokens})
 	}

@@ -245,7 +245,7 @@ func TestMemberThatClaimsWhatItDoesNotHoldIsNotBelieved(t *testing.T) {
 		var log bytes.Buffer
 		r := mesh.NewRegister(mesh.RegisterConfig{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		liar := mesh.Member{ID: "n09", Name: "liar"}
-		mesh.Tell(t, r, liar.ID, held("m#0", "s", "head", "1", "2"))
+		mesh.TellOf(t, r, liar.ID, held("m#0", "s", "head", "1", "2"))
 		there := mesh.Spot{Node: liar.ID, Backend: "m#0"}
 		next := chain("head", "1", "2", "3")
 		believed := func() bool {
@@ -269,7 +269,7 @@ func TestMemberThatClaimsWhatItDoesNotHoldIsNotBelieved(t *testing.T) {
 		if f := r.Find("m", "s", next); f.Known || len(f.Held) != 0 {
 			t.Fatalf("still believed: %+v", f)
 		}
-		mesh.Tell(t, r, liar.ID, held("m#0", "t", "head", "x"))
+		mesh.TellOf(t, r, liar.ID, held("m#0", "t", "head", "x"))
 		if f := r.Find("m", "t", nil); f.Known {
 			t.Fatal("what it says meanwhile is believed")
 		}
@@ -284,7 +284,7 @@ func TestMemberThatClaimsWhatItDoesNotHoldIsNotBelieved(t *testing.T) {
 			t.Error("an own observation is discounted")
 		}
 		time.Sleep(6 * time.Minute)
-		mesh.Tell(t, r, liar.ID, held("m#0", "s", "head", "1", "2"))
+		mesh.TellOf(t, r, liar.ID, held("m#0", "s", "head", "1", "2"))
 		if !believed() {
 			t.Error("never believed again")
 		}
@@ -311,11 +311,11 @@ func TestLaterWordAboutAHomeWins(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.Went("m", "s", "", spot("m#1"))
 		time.Sleep(time.Minute)
-		mesh.Tell(t, r, "n02", old) // its stream has only begun now
+		mesh.TellOf(t, r, "n02", old) // its stream has only begun now
 		if f := r.Find("m", "s", nil); f.Home != spot("m#1") {
 			t.Errorf("%+v", f)
 		}
-		mesh.Tell(t, r, "n02", held("m#0", "s", "head", "1", "2"))
+		mesh.TellOf(t, r, "n02", held("m#0", "s", "head", "1", "2"))
 		if f := r.Find("m", "s", nil); f.Home != (mesh.Spot{Node: "n02", Backend: "m#0"}) {
 			t.Errorf("%+v", f)
 		}
@@ -333,7 +333,7 @@ func BenchmarkFind(b *testing.B) {
 			for i := range backends {
 				for j := range 16 {
 					own := append([]string{"head", "tools", fmt.Sprint(i, j)}, words[:50]...)
-					mesh.Tell(b, r, fmt.Sprint("n", i/4), held(fmt.Sprint("m#", i%4), fmt.Sprint(i, j), own...))
+					mesh.TellOf(b, r, fmt.Sprint("n", i/4), held(fmt.Sprint("m#", i%4), fmt.Sprint(i, j), own...))
 				}
 			}
 			next := chain(append([]string{"head", "tools", "3 3"}, words...)...)

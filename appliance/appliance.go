@@ -15,6 +15,7 @@ import (
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/route"
 	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/docker"
@@ -100,6 +101,9 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		SessionHeaders: cfg.Routing.SessionHeaders,
 		QueueMax:       queueMax(cfg),
 		Digest:         a.digests.of,
+		Policy:         route.Policy(cfg.Routing.Policy),
+		Forget:         !cfg.Routing.Affinity,
+		Flat:           !cfg.Routing.Performance,
 		Known:          a.mesh.known,
 		RatesFile:      filepath.Join(cfg.Node.StateDir, "rates.json"),
 		Cards:          a.cardsOf,

@@ -57,21 +57,10 @@ func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
 }
 
 // cardsOf names what a backend runs on, so that what was measured there is believed of nothing else.
-func (a *Appliance) cardsOf(model, backend string) string {
+func (a *Appliance) cardsOf(accel engine.Accel, indices []int) string {
 	a.mu.Lock()
 	cards := a.cards
 	a.mu.Unlock()
-	for _, m := range a.engine.Snapshot() {
-		for _, b := range m.Backends {
-			if m.Model.Name == model && b.ID == backend {
-				return cardNames(m.Model.Accel, b.GPUs, cards)
-			}
-		}
-	}
-	return "" // it has only just been taken away
-}
-
-func cardNames(accel engine.Accel, indices []int, cards []gpu.Card) string {
 	if accel == engine.AccelNone {
 		return "cpu"
 	}

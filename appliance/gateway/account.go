@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
 	"viiwork/engine"
 )
 
@@ -17,6 +18,8 @@ const (
 	resident = 300 * time.Second
 	// wholeTokens is to how many the tokens that are still to compute are rounded: each batch is no news.
 	wholeTokens = 512
+	// freeInStep is the same for the time until a slot frees.
+	freeInStep = 500 * time.Millisecond
 )
 
 // Run begins with what an earlier run has measured and keeps on disk what this one does, until ctx ends. A gateway without a
@@ -92,13 +95,16 @@ func (k *call) claim(m mesh.Member, backend string) int {
 	return 0
 }
 
-// busy puts into a backend's report what it is at work on, and who lives there.
-func (g *Gateway) busy(to *mesh.Backend) {
+// busy puts into a backend's report what it is at work on, and who lives there. output is the mean length of an answer.
+func (g *Gateway) busy(to *mesh.Backend, output float64) {
 	l := g.flights.load(to.ID)
 	to.Outstanding = (l.outstanding + wholeTokens - 1) / wholeTokens * wholeTokens
 	to.Decoding = l.decoding
 	to.Residents = max(g.known.Residents(to.ID, resident), len(l.running))
 	to.Idle = to.Residents - len(l.running)
+	if to.Free == 0 {
+		to.FreeInMS = route.FreeIn(priced(*to), l.running, output).Round(freeInStep).Milliseconds()
+	}
 }
 
 // terms is which engine process each backend of this node was last seen with.

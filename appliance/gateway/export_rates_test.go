@@ -7,10 +7,13 @@ import (
 )
 
 // Measuring is the rates of a node.
-type Measuring struct{ *rates }
+type Measuring struct {
+	*rates
+	cards string
+}
 
-func NewMeasuring(digest func(string) string, cards func(model, backend string) string) Measuring {
-	return Measuring{&rates{digest: digest, cards: cards, models: map[string]*modelRates{}}}
+func NewMeasuring(digest func(string) string, cards string) Measuring {
+	return Measuring{&rates{digest: digest, models: map[string]*modelRates{}}, cards}
 }
 
 // Work is one answer in figures.
@@ -30,7 +33,7 @@ func (m Measuring) Save(path string) error                    { return m.save(pa
 // Tell is the model's report with one backend "m#0".
 func (m Measuring) Tell(model string) mesh.Model {
 	told := mesh.Model{Name: model, Backends: []mesh.Backend{{ID: "m#0"}}}
-	m.tell(&told)
+	m.tell(&told, []string{m.cards})
 	return told
 }
 

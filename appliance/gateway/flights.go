@@ -3,6 +3,8 @@ package gateway
 import (
 	"sync"
 	"time"
+
+	"viiwork/appliance/route"
 )
 
 // newsGap is the least time between two words about what runs: its figures change with each token.
@@ -113,11 +115,8 @@ func (f *flights) news() {
 type load struct {
 	outstanding int // prompt tokens still to compute
 	decoding    int // streams
-	running     []running
+	running     []route.Running
 }
-
-// running is one of its requests.
-type running struct{ produced, prompt int }
 
 func (f *flights) load(backend string) load {
 	f.mu.Lock()
@@ -128,7 +127,7 @@ func (f *flights) load(backend string) load {
 		if fl.decoding {
 			l.decoding++
 		}
-		l.running = append(l.running, running{fl.produced, fl.prompt})
+		l.running = append(l.running, route.Running{Produced: fl.produced, Prompt: fl.prompt})
 	}
 	return l
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
 	"viiwork/engine"
 )
 
@@ -38,12 +39,16 @@ type Config struct {
 
 	QueueMax   int           // requests of one model that wait at this entry for a slot anywhere in the mesh; 0 = 64, negative = none may wait
 	StaleAfter time.Duration // how long a member's word is believed, to be shown; 0 = 3 s
+	// Policy chooses where requests go. Forget: where conversations are shall not count. Flat: nor shall, in classic, how fast
+	// nodes are.
+	Policy       route.Policy
+	Forget, Flat bool
 	// Known is where conversations are, here and at members; nil = one of its own.
 	Known *mesh.Register
 	// RatesFile keeps how fast engines are over a restart; "" = nothing does. Cards names what a backend runs on: what was
 	// measured on other cards does not count; nil = all are alike.
 	RatesFile string
-	Cards     func(model, backend string) string
+	Cards     func(accel engine.Accel, gpus []int) string
 	// News says that Report has changed though no slot has. It must not wait; nil = nobody asks.
 	News func()
 	// Digest tells a model file's digest, "" = unknown; nil = all are.
@@ -110,7 +115,7 @@ func New(cfg Config) *Gateway {
 	}
 	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, born: cfg.Now(), hosts: map[string]bool{}, ledger: newLedger(),
 		known: cfg.Known, flights: newFlights(cfg.News), lineup: newLineup(cfg.QueueMax),
-		rates: &rates{digest: cfg.Digest, cards: cfg.Cards, models: map[string]*modelRates{}}}
+		rates: &rates{digest: cfg.Digest, models: map[string]*modelRates{}}}
 	g.bodies.limit = cfg.MaxInflight
 	_, _ = rand.Read(g.secret[:]) // never fails
 	for _, h := range cfg.Hosts {

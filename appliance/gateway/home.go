@@ -5,17 +5,24 @@ import "viiwork/appliance/mesh"
 // homeAt is the place of a conversation in the mesh, as far as this entry knows.
 type homeAt struct {
 	known   bool
-	node    string // id, "" = this node while it is alone
+	node    string // id
 	backend string
 }
 
+// find tells what is known of the conversation and its prompt at this moment.
+func (k *call) find() mesh.Found { return k.g.known.Find(k.model, k.session, k.begins.Links) }
+
 // findHome is where the conversation probably is cached: where it ran last, or who holds its prompt.
 func (k *call) findHome() homeAt {
-	k.found = k.g.known.Find(k.model, k.session, k.prefix().Links)
-	if !k.found.Known {
+	k.found = k.find()
+	return k.homeOf(k.found)
+}
+
+func (k *call) homeOf(found mesh.Found) homeAt {
+	if !found.Known {
 		return homeAt{}
 	}
-	at := k.found.Home
+	at := found.Home
 	if at.Node == "" {
 		at.Node = k.g.id()
 	}

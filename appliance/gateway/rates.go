@@ -60,8 +60,7 @@ type work struct {
 
 // rates measures what the engines of this node can do by what they say of each answer.
 type rates struct {
-	digest func(model string) string          // nil = unknown
-	cards  func(model, backend string) string // nil = unknown
+	digest func(model string) string // nil = unknown
 
 	mu     sync.Mutex
 	models map[string]*modelRates
@@ -88,12 +87,9 @@ func (r *rates) of(model string) *modelRates {
 	return m
 }
 
-// backend wants the lock held. What was measured on other cards is forgotten.
-func (r *rates) backend(model, id string) *backendRates {
-	m, cards := r.of(model), ""
-	if r.cards != nil {
-		cards = r.cards(model, id)
-	}
+// backend wants the lock held. What was measured on other cards is forgotten; "" = they are not known.
+func (r *rates) backend(model, id, cards string) *backendRates {
+	m := r.of(model)
 	b := m.Backends[id]
 	if b == nil || b.Cards != cards && b.Cards != "" && cards != "" {
 		if b == nil && len(m.Backends) >= maxRatedBackends {
@@ -112,7 +108,7 @@ func (r *rates) backend(model, id string) *backendRates {
 func (r *rates) answered(model, backend string, w work) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, b := r.of(model), r.backend(model, backend)
+	m, b := r.of(model), r.backend(model, backend, "")
 	r.dirty = true
 	if computed := w.prompt - max(0, w.cached); w.prompt >= 0 && w.cached >= 0 && computed >= leastPrefill && computed <= mostTokens {
 		b.Prefill[sizeOf(computed)].add(w.prefill, rateShare, leastRate, mostRate)
@@ -198,14 +194,14 @@ const (
 	mostSlowdown    = 4
 )
 
-// tell puts what is known of a model into its report.
-func (r *rates) tell(to *mesh.Model) {
+// tell puts what is known of a model into its report. cards names what each of its backends runs on.
+func (r *rates) tell(to *mesh.Model, cards []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.of(to.Name)
 	to.Score, to.Output, to.ThinkMS = round2(m.Score.Mean), round2(m.Output.Mean), int64(round2(m.Think.Mean*1000))
 	for i := range to.Backends {
-		b := r.backend(to.Name, to.Backends[i].ID)
+		b := r.backend(to.Name, to.Backends[i].ID, cards[i])
 		to.Backends[i].PrefillTPS = known(b.prefill())
 		single, slowdown := b.decode()
 		to.Backends[i].DecodeTPS, to.Backends[i].Slowdown = known(single), round2(slowdown)

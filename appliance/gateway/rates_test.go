@@ -18,7 +18,7 @@ func near(got, want, share float64) bool { return math.Abs(got-want) <= share*wa
 // good is an answer like many.
 var good = gateway.Work{Prompt: 2000, Cached: 0, Output: 400, Prefill: 500, Decode: 25, Streams: 1, First: 4 * time.Second}
 
-func measuring() gateway.Measuring { return gateway.NewMeasuring(nil, nil) }
+func measuring() gateway.Measuring { return gateway.NewMeasuring(nil, "") }
 
 func TestRatesAreWhatEnginesShow(t *testing.T) {
 	m := measuring()
@@ -117,12 +117,13 @@ func TestRatesOutliveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rates.json")
 	digest, cards := "v1:aa", "rocm, Radeon VII"
 	open := func() gateway.Measuring {
-		return gateway.NewMeasuring(func(string) string { return digest }, func(_, _ string) string { return cards })
+		return gateway.NewMeasuring(func(string) string { return digest }, cards)
 	}
 	m := open()
 	if err := m.Load(path); err != nil {
 		t.Fatal("nothing was measured yet:", err)
 	}
+	m.Tell("m") // as before each request
 	m.Answered("m", "m#0", good)
 	want, _ := json.Marshal(m.Tell("m"))
 	if err := m.Save(path); err != nil {

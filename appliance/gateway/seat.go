@@ -55,7 +55,8 @@ func (k *call) runAcross() error {
 // place up only for a seat that it has got elsewhere.
 func (k *call) seat() (seat, error) {
 	began := time.Now()
-	ctx, cancel := context.WithDeadlineCause(k.ctx, began.Add(max(0, k.patience()-k.waited)), errQueueTimeout)
+	k.until = began.Add(max(0, k.patience()-k.waited))
+	ctx, cancel := context.WithDeadlineCause(k.ctx, k.until, errQueueTimeout)
 	defer cancel()
 	defer func() { k.waited += time.Since(began) }()
 	s := search{k: k, again: k.ticket != 0}
@@ -111,11 +112,11 @@ func (k *call) patience() time.Duration {
 	if !k.home.known || k.g.cfg.WarmWait <= wait {
 		return wait
 	}
-	n, ok := k.here()
+	n, _, ok := k.here()
 	if k.home.node != k.g.id() {
 		n, ok = route.Node{}, false
 		if m, known := k.g.member(k.home.node); known {
-			n, ok = there(m, k.model)
+			n, _, ok = there(m, k.model)
 		}
 	}
 	if ok && n.Serves() {
@@ -124,11 +125,20 @@ func (k *call) patience() time.Duration {
 	return wait
 }
 
-// wish is what the request wants of this node's engine.
-func (k *call) wish(now bool) engine.Request {
-	r := engine.Request{Model: k.model, Prefer: k.homeHere(), Session: k.session, NoWait: now}
+// wish is what the request wants of this node's engine: a slot of that backend rather than of another, "" = of any.
+func (k *call) wish(backend string, now bool) engine.Request {
+	r := engine.Request{Model: k.model, Prefer: backend, Session: k.session, NoWait: now}
 	if len(k.triedHere) > 0 {
 		r.Backends = k.others(k.triedHere)
+	}
+	return r
+}
+
+// waits is what it wants from a place in the line: where the plan names a backend, none but that.
+func (k *call) waits(plan route.Plan) engine.Request {
+	r := k.wish(plan.Backend, false)
+	if plan.Backend != "" {
+		r.Backends = []string{plan.Backend}
 	}
 	return r
 }

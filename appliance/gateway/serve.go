@@ -73,6 +73,7 @@ type call struct {
 	last      error              // what became of the attempt before
 	ticket    uint64             // of its place in the lineup, 0 = none yet
 	waited    time.Duration
+	until     time.Time // it is given up
 }
 
 // handle makes the handler of an inference route.
@@ -211,8 +212,8 @@ func (k *call) backends() int {
 		n = len(m.Backends)
 	}
 	for _, m := range k.g.members() {
-		if there, ok := there(m, k.model); ok {
-			n += len(there.Backends)
+		if n1, _, ok := there(m, k.model); ok {
+			n += len(n1.Backends)
 		}
 	}
 	return n

@@ -125,13 +125,13 @@ type Found struct {
 	ByPrefix bool          // it was found by what it holds, not by the session
 	Since    time.Duration // since its last answer ended; 0 = unknown, or a request of it runs
 	Held     []Holding
-	// Matched is how many links of the prompt some place holds, and Counted how many tokens these are.
+	// Matched is how many links of the prompt some spot holds, and Counted how many tokens these are.
 	Matched, Counted int
 }
 
-// Find tells where a conversation is at home and which places hold how much of its prompt. The home is where the session
-// ran last; where a session has more than one conversation, the place that holds this one. Without a session it is the
-// place that holds more of the prompt than other conversations share.
+// Find tells where a conversation is at home and which spots hold how much of its prompt. The home is where the session
+// ran last; where a session has more than one conversation, the spot that holds this one. Without a session it is the
+// spot that holds more of the prompt than other conversations share.
 func (r *Register) Find(model, session string, prompt []Link) Found {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,14 +160,17 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 	return f
 }
 
-// nearest is the place that holds most of the prompt, if that tells it from other conversations: the one last used, if
-// there are several.
+// nearest is the spot that holds most of the prompt, if that is worth a way and tells it from other conversations: the one
+// last used, if there are several.
 func (r *Register) nearest() *held {
 	var best *held
 	for i := range r.found {
 		h := &r.found[i]
 		if !h.alone || h.depth < r.found[0].depth {
 			break
+		}
+		if h.tokens < leastClaim {
+			continue
 		}
 		if best == nil || h.active.After(best.active) {
 			best = h

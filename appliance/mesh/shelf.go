@@ -61,11 +61,13 @@ func (s *shelf) learn(cached, tokens int) {
 	}
 }
 
-// alive counts conversations, each session once, that were active since then.
+// alive counts conversations, each session once, that were active since then. One without a session and with little to
+// find it by is at home nowhere.
 func (s *shelf) alive(since time.Time) int {
 	n := 0
 	for i, r := range s.list {
-		if r.Active.Before(since) || r.Session != "" && s.later(i) {
+		nameless := r.Session == ""
+		if r.Active.Before(since) || nameless && r.Tokens < leastClaim || !nameless && s.later(i) {
 			continue
 		}
 		n++

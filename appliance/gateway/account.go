@@ -72,11 +72,14 @@ func (k *call) land(lease *engine.Lease, err error) {
 	if !k.rt.streams() || t.prompt < 0 || k.first == 0 || errors.As(err, &e) {
 		return
 	}
-	p := k.prefix()
+	p, answer := k.prefix(), t.output
+	if answer < 0 {
+		answer = produced
+	}
 	k.g.rates.counted(k.model, p, t.prompt)
 	k.g.known.Settle(mesh.Resident{
 		Model: k.model, Backend: lease.Backend(), Session: k.session, Source: k.source,
-		Chain: p.Links, Marks: k.g.rates.marks(k.model, p, t.prompt), Tokens: t.prompt + max(produced, t.output, 0),
+		Chain: p.Links, Marks: k.g.rates.marks(k.model, p, t.prompt), Tokens: t.prompt + answer,
 	}, t.cached)
 	if err == nil {
 		k.g.rates.answered(k.model, lease.Backend(), work{

@@ -37,6 +37,11 @@ func (k *call) forward(s seat) (again bool, err error) {
 	}
 	k.findHome()
 	claimed := k.claim(s.member, s.grant.Backend)
+	defer func() {
+		if err == nil {
+			k.g.known.Prove(s.member, claimed, k.tally.cached)
+		}
+	}()
 	k.assigned(s)
 	k.body.lent = true
 	ctx, cancel := context.WithCancelCause(k.ctx)
@@ -71,9 +76,6 @@ func (k *call) forward(s seat) (again bool, err error) {
 	r := relay{k: k, f: f, first: func() { heard(); k.answeredBy(s.member, resp.Header) }}
 	err = r.pass(resp.Body)
 	k.tally = f.tally
-	if err == nil {
-		k.g.known.Prove(s.member, claimed, f.tally.cached)
-	}
 	if errors.Is(err, errCut) {
 		if !r.begun && k.ctx.Err() == nil {
 			return k.unanswered(ctx, s.member, err)

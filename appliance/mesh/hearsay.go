@@ -38,7 +38,7 @@ func (r *Register) settled(member string, s *Resident, now time.Time) {
 		return
 	}
 	r.homes.set(home{
-		key: homeKey{s.Model, s.Session}, spot: Spot{member, s.Backend}, source: s.Source, tokens: s.Tokens, active: s.Active, ended: true, teller: member,
+		key: homeKey{s.Model, s.Session}, spot: Spot{member, s.Backend}, source: s.Source, tokens: s.Tokens, active: s.Active, ended: true, blind: len(s.Chain) == 0, teller: member,
 	})
 }
 

@@ -24,6 +24,7 @@ type home struct {
 	tokens int       // as far as its owner tells; 0 = unknown
 	active time.Time // when it last ran, as far as is known
 	ended  bool      // its last request has: the next one comes after a pause
+	blind  bool      // its owner does not say of which prompt
 	teller string    // the member that says so; "" = this node has seen it
 }
 

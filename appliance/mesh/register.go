@@ -151,6 +151,9 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 		if h.ended {
 			f.Since = now.Sub(h.active)
 		}
+		if h.blind && h.tokens > r.heldAt(h.spot) {
+			f.Held = append(f.Held, Holding{h.spot, h.tokens})
+		}
 		if best != nil && best.spot != h.spot && best.tokens >= r.heldAt(h.spot)+leastClaim {
 			f.Home = best.spot
 		}

@@ -20,5 +20,5 @@
 //
 // One goroutine owns each request: the handler's. Its answer has a second writer, the keep-alive timer; both go through
 // [answer] and its mutex. All exported methods may be called from any goroutine. The package starts no goroutine that
-// outlives a request.
+// outlives a request; [Gateway.Run] stores what was measured (account.go, rates.go).
 package gateway

@@ -26,6 +26,7 @@ const (
 	sourceCacheKey = "prompt_cache_key"
 	sourceUserID   = "metadata.user_id"
 	sourceNone     = "none"
+	sourcePrefix   = "prefix" // the prompt itself was known
 )
 
 // sessionKey finds the conversation a request belongs to: the key and the header's or field's name, or "" and "none".

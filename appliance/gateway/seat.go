@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"viiwork/appliance/route"
+	"viiwork/appliance/status"
 	"viiwork/engine"
 )
 
@@ -31,6 +32,11 @@ func (k *call) runAcross() error {
 	}
 	k.home = k.findHome()
 	k.g.rates.thought(k.model, k.found.Since)
+	if k.found.ByPrefix && k.source == sourceNone {
+		k.source = sourcePrefix
+		k.ans.know(headKey, k.source)
+		k.row.update(func(r *status.Request) { r.KeySource = sourcePrefix })
+	}
 	for {
 		s, err := k.seat()
 		if err != nil {

@@ -4,7 +4,8 @@
 // The nouns: [Keys] come from the mesh's secret; a [Signer] puts its node's name and a signature on a request, a
 // [Verifier] checks those that arrive; a [Publisher] tells this node's capacity to whoever follows it; a [Watcher]
 // follows all other members and writes what they say into the [Table]; a [Client] carries one request to one member; a
-// [Desk] lends this node's seats to members that ask for one before they forward a request; a [JoinCode] is what a new
+// [Desk] lends this node's seats to members that ask for one before they forward a request; a [Register] knows which
+// backend, here or at a member, holds how much of which conversation; a [JoinCode] is what a new
 // machine needs to come in; [Aliases] are the names that the whole mesh has for models, which a [Herald] keeps the same
 // everywhere; a [SessionKey] is what sessions and prompts are told with, the latter as a chain of [Link]s.
 //

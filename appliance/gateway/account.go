@@ -14,8 +14,6 @@ import (
 const (
 	// saveEvery is how often the measured rates are stored at most.
 	saveEvery = 30 * time.Second
-	// resident is how long after its last answer a conversation counts as living at its backend.
-	resident = 300 * time.Second
 	// wholeTokens is to how many the tokens that are still to compute are rounded: each batch is no news.
 	wholeTokens = 512
 	// freeInStep is the same for the time until a slot frees.
@@ -103,7 +101,7 @@ func (g *Gateway) busy(to *mesh.Backend, output float64) {
 	l := g.flights.load(to.ID)
 	to.Outstanding = (l.outstanding + wholeTokens - 1) / wholeTokens * wholeTokens
 	to.Decoding = l.decoding
-	to.Residents = max(g.known.Residents(to.ID, resident), len(l.running))
+	to.Residents = max(g.known.Residents(to.ID), len(l.running))
 	to.Idle = to.Residents - len(l.running)
 	if to.Free == 0 {
 		to.FreeInMS = route.FreeIn(priced(*to), l.running, output).Round(freeInStep).Milliseconds()

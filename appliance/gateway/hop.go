@@ -139,8 +139,8 @@ func (k *call) fullFor(model string) bool {
 
 func (k *call) hereFor(model string) (route.Node, bool) {
 	k.model = model
-	n, _, ok := k.here()
-	return n, ok
+	own := k.g.own(model)
+	return k.here(&own), own.has
 }
 
 // noSeat refuses a member's request at once, with what it needs to correct its picture of this node.

@@ -118,7 +118,7 @@ func (k *call) patience() time.Duration {
 	if !k.home.known || k.g.cfg.WarmWait <= wait {
 		return wait
 	}
-	n, _, ok := k.here()
+	n, ok := k.hereFor(k.model)
 	if k.home.node != k.g.id() {
 		n, ok = route.Node{}, false
 		if m, known := k.g.member(k.home.node); known {

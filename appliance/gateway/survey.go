@@ -14,16 +14,16 @@ import (
 func (g *Gateway) look(model string) {
 	g.lineup.mu.Lock()
 	defer g.lineup.mu.Unlock()
-	members := g.members()
+	members, own := g.members(), g.own(model)
 	for _, p := range g.lineup.models[model] {
 		if p.offer == nil && !p.tries {
-			g.plan(p, members)
+			g.plan(p, members, &own)
 		}
 	}
 }
 
 // plan wants the lock of the lineup held.
-func (g *Gateway) plan(p *place, members []mesh.NodeState) {
+func (g *Gateway) plan(p *place, members []mesh.NodeState, own *ownModel) {
 	k := p.call
 	found := k.find()
 	home := k.homeOf(found)
@@ -36,7 +36,7 @@ func (g *Gateway) plan(p *place, members []mesh.NodeState) {
 	if p.stands {
 		r.Stands, r.Place = p.standsAt, p.before
 	}
-	s := k.survey(members)
+	s := k.survey(members, own)
 	k.hold(&s, found)
 	p.plan = route.Pick(s, r)
 	switch {
@@ -52,6 +52,7 @@ func (g *Gateway) plan(p *place, members []mesh.NodeState) {
 			return
 		}
 		p.offer = &offer{ticket: t}
+		*own = g.own(k.model)
 	default:
 		at := slices.IndexFunc(members, func(m mesh.NodeState) bool { return m.Member.ID == p.plan.Node })
 		p.offer = &offer{member: members[at].Member, backend: p.plan.Backend, reason: p.plan.Reason, asked: g.lineup.ahead.add(members[at], k.model, false)}
@@ -68,11 +69,12 @@ func (k *call) wanted() string {
 }
 
 // survey puts together how the request's model stands everywhere. It wants the lock of the lineup held.
-func (k *call) survey(members []mesh.NodeState) route.Snapshot {
+func (k *call) survey(members []mesh.NodeState, own *ownModel) route.Snapshot {
 	var s route.Snapshot
 	now := time.Now()
-	if n, told, ok := k.here(); ok {
-		usual(&s, told)
+	if own.has {
+		n := k.here(own)
+		usual(&s, own.told)
 		n.LineFull = now.Before(k.shut[n.ID].until)
 		s.Nodes = append(s.Nodes, n)
 	}
@@ -93,17 +95,26 @@ func (k *call) survey(members []mesh.NodeState) route.Snapshot {
 	return s
 }
 
-// here is this node, without the backends that have failed the request.
-func (k *call) here() (n route.Node, told mesh.Model, ok bool) {
-	m, ok := k.g.local(k.model)
+// ownModel is a model of this node as it stands.
+type ownModel struct {
+	has  bool
+	told mesh.Model
+}
+
+func (g *Gateway) own(model string) ownModel {
+	m, ok := g.local(model)
 	if !ok {
-		return n, told, false
+		return ownModel{}
 	}
-	told = k.g.told(m)
-	n = node(told)
+	return ownModel{true, g.told(m)}
+}
+
+// here is this node, without the backends that have failed the request.
+func (k *call) here(own *ownModel) route.Node {
+	n := node(own.told)
 	n.ID, n.Name, n.Local = k.g.id(), k.g.cfg.Node, true
 	n.Backends = slices.DeleteFunc(n.Backends, func(b route.Backend) bool { return slices.Contains(k.triedHere, b.ID) })
-	return n, told, true
+	return n
 }
 
 // local is a model of this node.

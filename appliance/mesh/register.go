@@ -63,7 +63,7 @@ func (r *Register) Settle(stay Resident, cached int) {
 	r.succeed(shelf, s, cached)
 	r.last++
 	s.id = r.last
-	shelf.list = append(shelf.list, s)
+	shelf.list, shelf.counted = append(shelf.list, s), time.Time{}
 	r.put(at, s)
 	if len(shelf.list) > shelf.room {
 		r.remove(shelf, 0)
@@ -216,18 +216,18 @@ func (r *Register) stalest() *shelf {
 func (r *Register) remove(s *shelf, i int) {
 	r.index.take(Spot{"", s.list[i].Backend}, s.list[i])
 	r.links -= len(s.list[i].Chain)
-	s.list = slices.Delete(s.list, i, i+1)
+	s.list, s.counted = slices.Delete(s.list, i, i+1), time.Time{}
 }
 
-// Residents counts the conversations of a backend of this node that were active within the span.
-func (r *Register) Residents(backend string, within time.Duration) int {
+// Residents counts the conversations that live at a backend of this node: those that were active within 300 s.
+func (r *Register) Residents(backend string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.own[backend]
 	if s == nil {
 		return 0
 	}
-	return s.alive(r.cfg.Now().Add(-within))
+	return s.alive(r.cfg.Now())
 }
 
 // told lists what this node holds, the longest unused first within each backend.

@@ -3,6 +3,10 @@ package mesh
 import "time"
 
 const (
+	// livesFor is how long after its last answer a conversation counts as living at its backend.
+	livesFor = 300 * time.Second
+	recount  = time.Second
+
 	maxShelf   = 64 // residents of one backend
 	newShelf   = 16 // as many may be there before anything has proved
 	leastShelf = 4
@@ -13,6 +17,9 @@ const (
 type shelf struct {
 	list []*Resident
 	room int
+
+	living  int // as counted at that time; it is asked for at each plan
+	counted time.Time
 }
 
 func (r *Register) shelf(backend string) *shelf {
@@ -61,10 +68,13 @@ func (s *shelf) learn(cached, tokens int) {
 	}
 }
 
-// alive counts conversations, each session once, that were active since then. One without a session and with little to
+// alive counts conversations, each session once, that were active lately. One without a session and with little to
 // find it by is at home nowhere.
-func (s *shelf) alive(since time.Time) int {
-	n := 0
+func (s *shelf) alive(now time.Time) int {
+	if since := now.Sub(s.counted); since >= 0 && since < recount {
+		return s.living
+	}
+	n, since := 0, now.Add(-livesFor)
 	for i, r := range s.list {
 		nameless := r.Session == ""
 		if r.Active.Before(since) || nameless && r.Tokens < leastClaim || !nameless && s.later(i) {
@@ -72,6 +82,7 @@ func (s *shelf) alive(since time.Time) int {
 		}
 		n++
 	}
+	s.living, s.counted = n, now
 	return n
 }
 

@@ -36,8 +36,9 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
-bench: ## what the gateway costs, as ratios to the engine alone; BENCHTIME=1000x for a short look
-	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),10000x) -timeout 30m ./appliance ./appliance/gateway
+bench: ## what the gateway costs, as ratios to the engine alone, and what its routing is worth; BENCHTIME=1000x for a short look
+	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),10000x) -timeout 30m ./appliance ./appliance/gateway ./appliance/route
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./appliance/route/sim
 
 images: ## the CPU engine image viiwork-engine:cpu
 	.ci/with-services true

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/route"
 	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/docker"
@@ -100,7 +102,15 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		SessionHeaders: cfg.Routing.SessionHeaders,
 		QueueMax:       queueMax(cfg),
 		Digest:         a.digests.of,
+		Policy:         route.Policy(cfg.Routing.Policy),
+		Forget:         !cfg.Routing.Affinity,
+		Flat:           !cfg.Routing.Performance,
+		Known:          a.mesh.known,
+		RatesFile:      filepath.Join(cfg.Node.StateDir, "rates.json"),
+		Cards:          a.cardsOf,
+		News:           a.mesh.tell,
 		Aliases:        a.mesh.aliases.Targets,
+		SessionKey:     a.mesh.session.Bytes,
 		StaleAfter:     cfg.Routing.StaleAfter,
 		Trusted:        fromSocket,
 		Log:            o.Log,
@@ -143,6 +153,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	}
 	defer unlock()
 	a.mesh.aliases.Load()
+	a.mesh.session.Load()
 	servers, err := a.listen(cfg)
 	if err != nil {
 		return err
@@ -150,7 +161,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	// The parts outlive ctx: it only tells them to drain.
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ended := make(chan error, 2+len(servers))
+	ended := make(chan error, 3+len(servers))
 	var running sync.WaitGroup
 	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
 	inMesh, leave := context.WithCancel(parts)
@@ -161,6 +172,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 		running.Go(func() { ended <- s.serve() })
 	}
 	running.Go(func() { a.digests.run(parts) })
+	running.Go(func() { ended <- wrap("accounting", a.gateway.Run(parts)) })
 	if a.options.Ready != nil {
 		a.options.Ready(addresses(servers)...)
 	}

@@ -30,7 +30,9 @@ type membership struct {
 	keys    *mesh.Keyring
 	node    *tsnode.Node
 	table   *mesh.Table
+	known   *mesh.Register // where conversations are
 	aliases *mesh.Aliases
+	session *mesh.SessionKey
 	changed chan struct{} // holds one: gossip has news for the watcher
 	news    chan struct{} // holds one: this node has other capacity
 
@@ -78,9 +80,12 @@ func newMembership(cfg *config.Config, o Options) (*membership, error) {
 	if err != nil {
 		return nil, err
 	}
+	ring := mesh.NewKeyring(keys)
 	return &membership{
-		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, secret: secret, keys: mesh.NewKeyring(keys), node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
+		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, secret: secret, keys: ring, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
 		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: o.Log}),
+		session: mesh.NewSessionKey(mesh.SessionKeyConfig{StateDir: cfg.Node.StateDir, Keys: ring, Log: o.Log}),
+		known:   mesh.NewRegister(mesh.RegisterConfig{Log: o.Log}),
 		changed: make(chan struct{}, 1), news: make(chan struct{}, 1), leaving: make(chan struct{}), gone: make(chan struct{}),
 	}, nil
 }
@@ -170,7 +175,7 @@ func (m *membership) meet() (*fellows, error) {
 	f.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: f.id, Keys: m.keys, Now: m.now})
 	f.client = mesh.NewClient(mesh.ClientConfig{Signer: signer, Dial: m.node.DialContext})
 	f.publisher = mesh.NewPublisher(mesh.PublisherConfig{
-		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Log: m.log,
+		ID: f.id, Name: m.cfg.Node.Name, Version: m.version, Source: m.report, Verifier: f.verifier, Session: m.session, Known: m.known, Log: m.log,
 	})
 	f.desk = mesh.NewDesk(m.lend(f.verifier, m.table))
 	var key, prev []byte
@@ -192,7 +197,7 @@ func (m *membership) meet() (*fellows, error) {
 	f.rotation = m.newRotation(f)
 	f.watcher = mesh.NewWatcher(mesh.WatcherConfig{
 		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
-		Client: f.client, Table: m.table, Log: m.log,
+		Client: f.client, Table: m.table, Session: m.session, Known: m.known, Log: m.log,
 	})
 	m.aliases.Join(f.id)
 	f.herald = mesh.NewHerald(mesh.HeraldConfig{

@@ -4,6 +4,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/mesh"
@@ -53,6 +54,23 @@ func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
 		})
 	}
 	return list
+}
+
+// cardsOf names what a backend runs on, so that what was measured there is believed of nothing else.
+func (a *Appliance) cardsOf(accel engine.Accel, indices []int) string {
+	a.mu.Lock()
+	cards := a.cards
+	a.mu.Unlock()
+	if accel == engine.AccelNone {
+		return "cpu"
+	}
+	names := []string{string(accel)}
+	for _, c := range cards {
+		if c.Accel == accel && slices.Contains(indices, c.Index) {
+			names = append(names, c.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // modelStatus is one model as the API shows it.

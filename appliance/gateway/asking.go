@@ -78,8 +78,9 @@ type askingThere struct {
 func (k *call) askThere(ctx context.Context, o offer, waits bool) *askingThere {
 	own := k.g.joined.Load() // not nil: there was a member to choose
 	ask := mesh.Ask{Model: k.model, Session: k.session}
-	if k.home.node == o.member.ID {
-		ask.Prefer = k.home.backend
+	ask.Prefer = o.backend
+	if waits && o.backend != "" {
+		ask.Backends = []string{o.backend}
 	}
 	if deadline, ok := ctx.Deadline(); ok && waits {
 		ask.WaitMS = max(1, time.Until(deadline).Milliseconds())

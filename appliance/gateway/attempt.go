@@ -27,6 +27,8 @@ func (k *call) attempt(lease *engine.Lease) (again bool, err error) {
 	defer lease.Release() // after the body is closed
 	p := edited(k.body.bytes, &k.facts, k.rt, k.stream)
 	defer p.close()
+	k.depart(lease)
+	defer func() { k.land(lease, err) }() // before the slot is given back: whoever gets it finds it told
 	resp, err := lease.Do(k.outgoing(p))
 	if err != nil {
 		if k.ctx.Err() != nil {

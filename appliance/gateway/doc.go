@@ -11,7 +11,7 @@
 // Until its first answer byte a request that was refused may go to another node; afterwards never.
 //
 // How a request goes: limits and scan (body.go, scan.go) → the model that the name stands for (alias.go) → session key
-// (keys.go) → a place among those that look for a slot (lineup.go), a plan (survey.go), and a seat of this node's line or of
+// (keys.go), and the prompt's prefix (prefix*.go) → a place among those that look for a slot (lineup.go), a plan (survey.go), and a seat of this node's line or of
 // a member's (seat.go, search.go, asking.go) → to a member by forward.go and relay.go, where hop.go receives it → the
 // body with its few edits (edit.go) → events passed through (stream.go) or put together for a client that does not stream
 // (assemble_*.go) → the row of /api/requests (ledger.go). lend.go is the other side: this node's slots for members.
@@ -20,5 +20,5 @@
 //
 // One goroutine owns each request: the handler's. Its answer has a second writer, the keep-alive timer; both go through
 // [answer] and its mutex. All exported methods may be called from any goroutine. The package starts no goroutine that
-// outlives a request.
+// outlives a request; [Gateway.Run] stores what was measured (account.go, rates.go).
 package gateway

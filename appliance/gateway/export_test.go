@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"fmt"
+	"net/http"
 	"time"
 
+	"viiwork/appliance/mesh"
 	"viiwork/engine"
 )
 
@@ -72,16 +75,11 @@ var (
 	MaxEvent   = maxEvent
 	MaxDepth   = maxDepth
 	Rows       = rows
-	MaxHomes   = maxHomes
-	NewHomes   = newHomes
 	Fields     = fields
 )
 
-func (e *events) Next() ([]byte, error)                    { return e.next() }
-func (e *events) Release()                                 { e.release() }
-func (h *homes) Set(model, session, backend string)        { h.set(model, session, backend) }
-func (h *homes) Find(model, session string) (found string) { return h.find(model, session) }
-func (h *homes) Len() int                                  { return h.order.Len() }
+func (e *events) Next() ([]byte, error) { return e.next() }
+func (e *events) Release()              { e.release() }
 
 // Assemble puts a stream of a route together.
 func Assemble(path string, stream []byte) ([]byte, error) {
@@ -155,5 +153,87 @@ func (g *Gateway) Pause() (resume func()) {
 // WishAfter is what a request wants of this node's engine once some backends have failed it.
 func (g *Gateway) WishAfter(model string, tried ...string) engine.Request {
 	k := &call{g: g, model: model, triedHere: tried}
-	return k.wish(false)
+	return k.wish("", false)
+}
+
+// Prefix is how a prompt begins.
+type Prefix struct{ p *prefix }
+
+// PrefixOf reads the prefix of a body sent to a route, under the body's own model.
+func PrefixOf(session []byte, path string, body []byte) (Prefix, error) {
+	f, err := scan(body)
+	if err != nil {
+		return Prefix{}, err
+	}
+	name, _ := f.model(body)
+	for _, rt := range routes {
+		if rt.path == path {
+			p := prefixOf(session, rt, name, body, &f)
+			return Prefix{&p}, nil
+		}
+	}
+	return Prefix{}, fmt.Errorf("there is no route %s", path)
+}
+
+func (p Prefix) Links() []mesh.Link         { return p.p.Links }
+func (p Prefix) Steps() int                 { return p.p.steps }
+func (p Prefix) Whole() (text, data int)    { return p.p.whole.text, p.p.whole.data }
+func (p Prefix) End(n int) (text, data int) { e := p.p.end(n); return e.text, e.data }
+func (p Prefix) Common(q Prefix) int        { return p.p.common(q.p) }
+func Compacted(old, now Prefix) bool        { return compacted(old.p, now.p) }
+
+// TokenScale learns how many tokens a prompt has.
+type TokenScale struct{ s tokenScale }
+
+func (s *TokenScale) Learn(text, data, tokens int) { s.s.Learn(extent{text, data}, tokens) }
+func (s *TokenScale) Estimate(text, data int) int  { return s.s.Estimate(extent{text, data}) }
+func (s *TokenScale) Prompt(p Prefix, steps, counted int) int {
+	return s.s.Prompt(p.p, steps, counted)
+}
+
+// Bounds of a prefix.
+const (
+	MaxLinks   = maxHeads + maxTails
+	MaxHeads   = maxHeads
+	MaxSteps   = maxSteps
+	BlockBytes = blockBytes
+)
+
+// SessionKey is what a request's headers and body say of its conversation.
+func SessionKey(g *Gateway, h http.Header, body []byte) (key, source string, err error) {
+	f, err := scan(body)
+	if err != nil {
+		return "", "", err
+	}
+	key, source = g.sessionKey(h, body, &f)
+	return key, source, nil
+}
+
+// SessionDigest is what stands for a session key.
+func SessionDigest(g *Gateway, key string) string { return g.digest(key) }
+
+// Prefixer works out the prefix of a body that has been scanned, each time it is called.
+func Prefixer(session []byte, path string, body []byte) func() {
+	f, _ := scan(body)
+	for _, rt := range routes {
+		if rt.path == path {
+			return func() { prefixOf(session, rt, "m", body, &f) }
+		}
+	}
+	return nil
+}
+
+// CallPrefix asks a request for its prefix, and again once its body is gone.
+func CallPrefix(g *Gateway, path string, body []byte) (first, second Prefix, err error) {
+	k := &call{g: g, rt: endpoint{path, kindChat}}
+	k.body.bytes = body
+	if k.facts, err = scan(body); err != nil {
+		return Prefix{}, Prefix{}, err
+	}
+	if k.model, err = k.facts.model(body); err != nil {
+		return Prefix{}, Prefix{}, err
+	}
+	first = Prefix{k.prefix()}
+	k.body.bytes = nil
+	return first, Prefix{k.prefix()}, nil
 }

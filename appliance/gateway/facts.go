@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // key is a top-level member of a body that the gateway has to know of.
@@ -21,6 +22,22 @@ const (
 	keyN
 	keyPromptCacheKey
 	keyMetadata
+
+	keyMessages // from here on: what a prompt is made of
+	keySystem
+	keyTools
+	keyFunctions
+	keyInput
+	keyInstructions
+	keyReasoning
+	keyReasoningEffort
+	keyTemplate
+	keyTemplateKwargs
+	keyPrompt
+	keyInputExtra
+	keyInputPrefix
+	keyInputSuffix
+	keyEnd
 )
 
 // keyOf names the key of a literal with quotes. Keys may be written with escapes; those are decoded, which no honest
@@ -53,6 +70,34 @@ func keyNamed(name []byte) key {
 		return keyPromptCacheKey
 	case "metadata":
 		return keyMetadata
+	case "messages":
+		return keyMessages
+	case "system":
+		return keySystem
+	case "tools":
+		return keyTools
+	case "functions":
+		return keyFunctions
+	case "input":
+		return keyInput
+	case "instructions":
+		return keyInstructions
+	case "reasoning":
+		return keyReasoning
+	case "reasoning_effort":
+		return keyReasoningEffort
+	case "chat_template":
+		return keyTemplate
+	case "chat_template_kwargs":
+		return keyTemplateKwargs
+	case "prompt":
+		return keyPrompt
+	case "input_extra":
+		return keyInputExtra
+	case "input_prefix":
+		return keyInputPrefix
+	case "input_suffix":
+		return keyInputSuffix
 	}
 	return keyNone
 }
@@ -74,14 +119,21 @@ type facts struct {
 	full  bool // there were more than seen can hold
 
 	rename string // JSON text to stand for the model's name, "" = as the client wrote it
+	// parts are the members a prompt is made of, from keyMessages on; the last of a name counts. Empty = absent.
+	parts [keyEnd - keyMessages]span
+	long  bool // somewhere in it is a \u or \/
 }
 
 // scan reads the facts of a body. Its errors are the client's.
 func scan(body []byte) (facts, error) {
 	f := facts{empty: true, open: bytes.IndexByte(body, '{') + 1}
-	bad := eachMember(body, func(k, v span) {
+	s := scanner{b: body, visit: func(k, v span) {
 		f.empty = false
 		name := keyOf(k.in(body))
+		if name >= keyMessages {
+			f.parts[name-keyMessages] = v
+			return
+		}
 		if name == keyNone {
 			return
 		}
@@ -91,7 +143,9 @@ func scan(body []byte) (facts, error) {
 		}
 		f.seen[f.count] = member{name, v}
 		f.count++
-	})
+	}}
+	bad := s.document()
+	f.long = s.long
 	if bad != nil {
 		return f, &Error{Status: 400, Code: "invalid_json", Message: fmt.Sprintf("the request body is not valid JSON: %s (at byte %d)", bad.what, bad.at)}
 	}
@@ -109,6 +163,12 @@ func (f *facts) last(body []byte, k key) []byte {
 		}
 	}
 	return nil
+}
+
+// part returns where the value of a member stands that the prompt is made of; false when the body has none.
+func (f *facts) part(k key) (span, bool) {
+	s := f.parts[k-keyMessages]
+	return s, s.to > 0
 }
 
 // flag reads a boolean member; absent and null are false.
@@ -150,7 +210,8 @@ func (f *facts) choices(body []byte) int {
 	return n
 }
 
-// userSession reads metadata.user_id as Claude Code writes it: a string that is itself JSON and names the session.
+// userSession reads metadata.user_id as Claude Code writes it: a string that is itself JSON and names the session, or, in
+// older versions, ends with it. What else stands there is a person.
 func (f *facts) userSession(body []byte) string {
 	v := f.last(body, keyMetadata)
 	if v == nil || len(v) > 16<<10 {
@@ -159,11 +220,17 @@ func (f *facts) userSession(body []byte) string {
 	var meta struct {
 		UserID string `json:"user_id"`
 	}
+	if json.Unmarshal(v, &meta) != nil {
+		return ""
+	}
 	var user struct {
 		SessionID string `json:"session_id"`
 	}
-	if json.Unmarshal(v, &meta) != nil || json.Unmarshal([]byte(meta.UserID), &user) != nil {
-		return ""
+	if json.Unmarshal([]byte(meta.UserID), &user) == nil {
+		return user.SessionID
 	}
-	return user.SessionID
+	if at := strings.LastIndex(meta.UserID, "_session_"); at >= 0 && strings.HasPrefix(meta.UserID, "user_") {
+		return meta.UserID[at+len("_session_"):]
+	}
+	return ""
 }

@@ -203,19 +203,34 @@ func rounded(d time.Duration) int64 { return d.Round(100 * time.Millisecond).Mil
 // Report is this node's capacity as it stands, for whoever tells it to the mesh.
 func (g *Gateway) Report() mesh.Report {
 	var r mesh.Report
-	for _, m := range g.cfg.Engine.Snapshot() {
-		own := g.ownHost(m)
-		told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
-		if wait, known := own.wait(); known {
-			told.WaitMS = &wait
-		}
-		for _, b := range m.Backends {
-			told.Backends = append(told.Backends, mesh.Backend{
-				ID: b.ID, Slots: len(b.Slots), Free: freeSlots(b), Ready: serving(b.State),
-				Loading: b.State == engine.StateLoading || b.State == engine.StateStarting || b.State == engine.StateRestarting,
-			})
-		}
-		r.Models = append(r.Models, told)
+	models := g.cfg.Engine.Snapshot()
+	g.engines(models)
+	for _, m := range models {
+		r.Models = append(r.Models, g.told(m))
 	}
 	return r
+}
+
+// told is one model in the report.
+func (g *Gateway) told(m engine.ModelState) mesh.Model {
+	own := g.ownHost(m)
+	told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
+	if wait, known := own.wait(); known {
+		told.WaitMS = &wait
+	}
+	cards := make([]string, len(m.Backends))
+	for i, b := range m.Backends {
+		told.Backends = append(told.Backends, mesh.Backend{
+			ID: b.ID, Slots: len(b.Slots), Free: freeSlots(b), Ready: serving(b.State),
+			Loading: b.State == engine.StateLoading || b.State == engine.StateStarting || b.State == engine.StateRestarting,
+		})
+		if g.cfg.Cards != nil {
+			cards[i] = g.cfg.Cards(m.Model.Accel, b.GPUs)
+		}
+	}
+	g.rates.tell(&told, cards)
+	for i := range told.Backends {
+		g.busy(&told.Backends[i], told.Output)
+	}
+	return told
 }

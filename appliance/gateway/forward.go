@@ -35,6 +35,13 @@ func (k *call) forward(s seat) (again bool, err error) {
 		go giveBack(own.Client, s.member, s.grant) // for returnFor at most
 		return false, context.Cause(k.ctx)
 	}
+	k.findHome()
+	claimed := k.claim(s.member, s.grant.Backend)
+	defer func() {
+		if err == nil {
+			k.g.known.Prove(s.member, claimed, k.tally.cached)
+		}
+	}()
 	k.assigned(s)
 	k.body.lent = true
 	ctx, cancel := context.WithCancelCause(k.ctx)
@@ -130,7 +137,7 @@ func setText(to *string, v string) {
 // answeredBy notes that the answer comes from the member, for certain.
 func (k *call) answeredBy(m mesh.Member, h http.Header) {
 	k.told(h)
-	k.setHome(m.ID, k.row.copy().Backend)
+	k.went(m.ID, k.row.copy().Backend)
 }
 
 // unanswered is a member from which nothing of an answer came. One that broke off may have done so over the request.

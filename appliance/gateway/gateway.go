@@ -12,6 +12,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
 	"viiwork/engine"
 )
 
@@ -37,10 +39,25 @@ type Config struct {
 
 	QueueMax   int           // requests of one model that wait at this entry for a slot anywhere in the mesh; 0 = 64, negative = none may wait
 	StaleAfter time.Duration // how long a member's word is believed, to be shown; 0 = 3 s
+	// Policy chooses where requests go. Forget: where conversations are shall not count. Flat: nor shall, in classic, how fast
+	// nodes are.
+	Policy       route.Policy
+	Forget, Flat bool
+	// Known is where conversations are, here and at members; nil = one of its own.
+	Known *mesh.Register
+	// RatesFile keeps how fast engines are over a restart; "" = nothing does. Cards names what a backend runs on: what was
+	// measured on other cards does not count; nil = all are alike.
+	RatesFile string
+	Cards     func(accel engine.Accel, gpus []int) string
+	// News says that Report has changed though no slot has. It must not wait; nil = nobody asks.
+	News func()
 	// Digest tells a model file's digest, "" = unknown; nil = all are.
 	Digest func(model string) string
 	// Aliases maps each further name to its model. What it gives is not changed, neither by it later on; nil = none.
 	Aliases func() map[string]string
+	// SessionKey gives the key that session digests and prefixes are made with, the same on all nodes of the mesh. It must not
+	// wait. nil, or none given: one of this process's own.
+	SessionKey func() []byte
 }
 
 // Gateway answers inference requests. See the package comment.
@@ -49,19 +66,21 @@ type Gateway struct {
 	log    *slog.Logger
 	now    func() time.Time
 	born   time.Time
-	secret [32]byte // of session digests, for the life of the process
+	secret [32]byte // stands in for a session key, for the life of the process
 	hosts  map[string]bool
 
 	bodies   budget
 	ledger   *ledger
-	homes    *homes // backends of this node, by conversation
+	known    *mesh.Register
+	rates    *rates
+	flights  *flights
 	inflight atomic.Int64
 
 	joined     atomic.Pointer[Mesh]
-	homeNodes  *homes // nodes and their backends, by conversation
 	lineup     *lineup
 	changed    change // of this node's slots
 	seed       atomic.Uint64
+	terms      terms        // of this node's engines
 	turnedAway atomic.Int64 // when a refusal was last logged, Unix nanoseconds
 }
 
@@ -91,8 +110,12 @@ func New(cfg Config) *Gateway {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Known == nil {
+		cfg.Known = mesh.NewRegister(mesh.RegisterConfig{Now: cfg.Now, Log: cfg.Log})
+	}
 	g := &Gateway{cfg: cfg, log: cfg.Log, now: cfg.Now, born: cfg.Now(), hosts: map[string]bool{}, ledger: newLedger(),
-		homes: newHomes(), homeNodes: newHomes(), lineup: newLineup(cfg.QueueMax)}
+		known: cfg.Known, flights: newFlights(cfg.News), lineup: newLineup(cfg.QueueMax),
+		rates: &rates{digest: cfg.Digest, models: map[string]*modelRates{}}}
 	g.bodies.limit = cfg.MaxInflight
 	_, _ = rand.Read(g.secret[:]) // never fails
 	for _, h := range cfg.Hosts {
@@ -114,6 +137,7 @@ func (g *Gateway) Mount(e *echo.Echo) {
 	e.GET("/v1/model/info", g.modelInfo)
 	e.GET("/api.json", g.catalogue)
 	e.GET("/api/requests", g.listRequests)
+	e.GET("/api/sessions", g.listSessions)
 	e.GET("/api/requests/:id", g.getRequest)
 	e.POST("/api/requests/:id/cancel", g.cancelRequest)
 	e.GET("/", g.root)
@@ -182,15 +206,24 @@ func (g *Gateway) root(c echo.Context) error {
 }
 
 func (g *Gateway) listRequests(c echo.Context) error {
-	n := 100
-	if q := c.QueryParam("n"); q != "" {
-		v, err := strconv.Atoi(q)
-		if err != nil || v < 0 {
-			return &Error{Status: http.StatusBadRequest, Param: "n", Message: "\"n\" must be a number of rows"}
-		}
-		n = v
+	n, err := wantedRows(c)
+	if err != nil {
+		return err
 	}
 	return c.JSON(http.StatusOK, g.Requests(n))
+}
+
+// wantedRows is how many rows of a list the client wants.
+func wantedRows(c echo.Context) (int, error) {
+	q := c.QueryParam("n")
+	if q == "" {
+		return 100, nil
+	}
+	n, err := strconv.Atoi(q)
+	if err != nil || n < 0 {
+		return 0, &Error{Status: http.StatusBadRequest, Param: "n", Message: "\"n\" must be a number of rows"}
+	}
+	return n, nil
 }
 
 func (g *Gateway) getRequest(c echo.Context) error {

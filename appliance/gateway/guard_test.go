@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -118,17 +117,6 @@ func TestAConversationComesHome(t *testing.T) {
 	}
 	if r := n.post("/v1/chat/completions?host=one", chat("m", "x", "")); r.head.Get("X-Viiwork-Route") != "pinned" {
 		t.Errorf("pinned: %v", r.head)
-	}
-}
-
-func TestHomesAreBounded(t *testing.T) {
-	h := gateway.NewHomes()
-	for i := range gateway.MaxHomes + 10 {
-		h.Set("m", fmt.Sprint(i), "m#0")
-		h.Find("m", "0")
-	}
-	if h.Len() != gateway.MaxHomes || h.Find("m", "0") == "" || h.Find("m", "1") != "" || h.Find("other", "0") != "" || h.Find("m", "") != "" {
-		t.Errorf("%d homes", h.Len())
 	}
 }
 

@@ -69,8 +69,9 @@ func (k *call) arrive() error {
 func (k *call) runHop() error {
 	defer k.g.joined.Load().Desk.Bind(k.hop.entry, func(why error) { k.cancel(why); k.ans.giveUp() })()
 	var accept, tried []string
+	k.home = k.findHome()
 	for {
-		home := k.g.homes.find(k.model, k.session)
+		home := k.homeHere()
 		lease, err := k.hop.take(k.model), error(nil)
 		if lease == nil {
 			lease, err = k.g.cfg.Engine.Acquire(k.ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session, NoWait: true})

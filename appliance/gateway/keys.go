@@ -26,6 +26,7 @@ const (
 	sourceCacheKey = "prompt_cache_key"
 	sourceUserID   = "metadata.user_id"
 	sourceNone     = "none"
+	sourcePrefix   = "prefix" // the prompt itself was known
 )
 
 // sessionKey finds the conversation a request belongs to: the key and the header's or field's name, or "" and "none".
@@ -36,7 +37,7 @@ func (g *Gateway) sessionKey(h http.Header, body []byte, f *facts) (key, source 
 			return v, name
 		}
 	}
-	if v, ok := unquote(f.last(body, keyPromptCacheKey)); ok && usableKey(v) {
+	if v, ok := shortString(f.last(body, keyPromptCacheKey)); ok && usableKey(v) {
 		return v, sourceCacheKey
 	}
 	if v := f.userSession(body); usableKey(v) {
@@ -48,6 +49,14 @@ func (g *Gateway) sessionKey(h http.Header, body []byte, f *facts) (key, source 
 		}
 	}
 	return "", sourceNone
+}
+
+// shortString decodes a JSON string that may be a key; one far too long is not even copied.
+func shortString(lit []byte) (string, bool) {
+	if len(lit) > 2+6*maxSessionKey { // each byte may be written as \u00xx
+		return "", false
+	}
+	return unquote(lit)
 }
 
 func usableKey(s string) bool { return s != "" && len(s) <= maxSessionKey && printable(s) }
@@ -62,13 +71,23 @@ func printable(s string) bool {
 	return true
 }
 
-// digest stands for a session key wherever it is shown. The secret lives as long as the process: nobody can tell a key
-// from its digest by trying keys.
+// digest stands for a session key wherever it is shown and whatever is told to others. Nobody without the mesh's key can tell
+// a session key from its digest by trying; in an open mesh, whose key is published, that takes trying.
 func (g *Gateway) digest(key string) string {
 	if key == "" {
 		return ""
 	}
-	mac := hmac.New(sha256.New, g.secret[:])
+	mac := hmac.New(sha256.New, g.sessionSecret())
 	mac.Write([]byte(key))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// sessionSecret is what digests of session keys and of prompts are made with.
+func (g *Gateway) sessionSecret() []byte {
+	if g.cfg.SessionKey != nil {
+		if key := g.cfg.SessionKey(); len(key) > 0 {
+			return key
+		}
+	}
+	return g.secret[:]
 }

@@ -25,24 +25,27 @@ type lineup struct {
 // place is one request in a lineup. Its fields are guarded by the lineup's lock, and so is what the call knows of nodes
 // that have refused it while it has a place.
 type place struct {
-	call     *call
-	ticket   uint64
-	waits    bool          // has found nothing free: counts for the bound
-	stands   bool          // in a line
-	standsAt string        // id of the node whose line that is
-	plan     route.Plan    // as of the last look
-	planned  bool          // there was one since it came
-	offer    *offer        // a seat found for it
-	tries    bool          // to get a seat that was found; until then it is looked for no further
-	news     chan struct{} // holds one: there is an offer, nobody is left to wait for, or it has become the first
+	call      *call
+	ticket    uint64
+	waits     bool          // has found nothing free: counts for the bound
+	stands    bool          // in a line
+	standsAt  string        // id of the node whose line that is
+	standsFor string        // the only backend it accepts there, "" = any
+	before    int           // who stands before it there
+	plan      route.Plan    // as of the last look
+	planned   bool          // there was one since it came
+	offer     *offer        // a seat found for it
+	tries     bool          // to get a seat that was found; until then it is looked for no further
+	news      chan struct{} // holds one: there is an offer, nobody is left to wait for, or it has become the first
 }
 
 // offer is a free seat that was seen: a ticket of this node's engine, or a member that probably has one.
 type offer struct {
-	ticket *engine.Ticket
-	member mesh.Member
-	reason route.Reason
-	asked  *departure // counts at the member until its report can know of it; nil = a ticket
+	ticket  *engine.Ticket
+	member  mesh.Member
+	backend string // the one it should be, "" = any
+	reason  route.Reason
+	asked   *departure // counts at the member until its report can know of it; nil = a ticket
 }
 
 func newLineup(max int) *lineup { return &lineup{max: max, models: map[string][]*place{}} }
@@ -84,10 +87,17 @@ func (l *lineup) wait(p *place, again bool) error {
 }
 
 // standAt says in whose line p stands.
-func (l *lineup) standAt(p *place, node string) {
+func (l *lineup) standAt(p *place, plan route.Plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.stands, p.standsAt = true, node
+	p.stands, p.standsAt, p.standsFor, p.before = true, plan.Node, plan.Backend, 0
+}
+
+// before says who is before p there, < 0 = unknown.
+func (l *lineup) before(p *place, others int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.before = max(0, others)
 }
 
 // stood says that p stands in no line any more.

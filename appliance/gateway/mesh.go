@@ -21,12 +21,12 @@ type Mesh struct {
 // Join makes the gateway one of a mesh. Before it is called the node is alone and answers from its own models only.
 func (g *Gateway) Join(m Mesh) { g.joined.Store(&m) }
 
-// id is this node's in the mesh, "" while it is alone.
+// id is this node's in the mesh, its name while it is alone.
 func (g *Gateway) id() string {
 	if m := g.joined.Load(); m != nil {
 		return m.ID
 	}
-	return ""
+	return g.cfg.Node
 }
 
 // members tells how the other nodes stand, none while this one is alone.

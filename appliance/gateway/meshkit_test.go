@@ -38,6 +38,7 @@ type peer struct {
 	mesh.Member
 	host    *host
 	table   *mesh.Table
+	known   *mesh.Register
 	signer  *mesh.Signer
 	client2 *mesh.Client // to members
 	watcher *mesh.Watcher
@@ -127,7 +128,8 @@ func (f *fleet) start(p *peer, s spec) {
 	p.signer = mesh.NewSigner(mesh.SignerConfig{ID: p.ID, Keys: f.keys})
 	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: p.ID, Keys: f.keys})
 	p.client2 = mesh.NewClient(mesh.ClientConfig{Signer: p.signer, Dial: dialLoopback})
-	cfg := gateway.Config{Node: p.Name, Version: "test", Engine: p.e}
+	p.known = mesh.NewRegister(mesh.RegisterConfig{})
+	cfg := gateway.Config{Node: p.Name, Version: "test", Engine: p.e, Known: p.known, News: changed, SessionKey: func() []byte { return meshSecret }}
 	if s.change != nil {
 		s.change(&cfg)
 	}
@@ -135,9 +137,9 @@ func (f *fleet) start(p *peer, s spec) {
 	front.Store(p.g)
 	desk := mesh.NewDesk(p.g.DeskConfig(verifier, p.table))
 	p.g.Join(gateway.Mesh{ID: p.ID, Table: p.table, Client: p.client2, Verifier: verifier, Desk: desk})
-	capacity := mesh.NewPublisher(mesh.PublisherConfig{ID: p.ID, Name: p.Name, Version: "test", Source: p.g.Report, Verifier: verifier})
+	capacity := mesh.NewPublisher(mesh.PublisherConfig{ID: p.ID, Name: p.Name, Version: "test", Source: p.g.Report, Known: p.known, Verifier: verifier})
 	publisher.Store(capacity)
-	p.watcher = mesh.NewWatcher(mesh.WatcherConfig{ID: p.ID, Members: f.members, Client: p.client2, Table: p.table})
+	p.watcher = mesh.NewWatcher(mesh.WatcherConfig{ID: p.ID, Members: f.members, Client: p.client2, Table: p.table, Known: p.known})
 	web := echo.New()
 	p.g.Mount(web)
 	web.GET("/v1/capacity", echo.WrapHandler(capacity))
@@ -287,6 +289,7 @@ type rogue struct {
 	told   int // how often its capacity had news
 	answer http.HandlerFunc
 	seats  http.HandlerFunc // answers who asks for one; nil = each gets one
+	known  *mesh.Register   // what it says it holds
 	lent   int              // how often it was asked for one
 	poke   func()
 }
@@ -297,9 +300,9 @@ func newRogue(t testing.TB, slots int, model string, answer http.HandlerFunc) *r
 
 func newRogueNamed(t testing.TB, name string, slots int, model string, answer http.HandlerFunc) *rogue {
 	h := newHost(t)
-	r := &rogue{Member: mesh.Member{ID: "id-" + name, Name: name, Addr: h.Addr().String(), Version: "test"}, host: h, answer: answer}
+	r := &rogue{Member: mesh.Member{ID: "id-" + name, Name: name, Addr: h.Addr().String(), Version: "test"}, host: h, answer: answer, known: mesh.NewRegister(mesh.RegisterConfig{})}
 	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: r.ID, Keys: meshKeys(t, meshSecret)})
-	publisher := mesh.NewPublisher(mesh.PublisherConfig{ID: r.ID, Name: r.Name, Version: "test", Verifier: verifier, Source: func() mesh.Report {
+	publisher := mesh.NewPublisher(mesh.PublisherConfig{ID: r.ID, Name: r.Name, Version: "test", Verifier: verifier, Known: r.known, Source: func() mesh.Report {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return mesh.Report{Models: []mesh.Model{{Name: model, Context: 4096, Waiting: r.told, Backends: []mesh.Backend{{ID: "r#0", Slots: slots, Free: slots, Ready: true}}}}}

@@ -28,7 +28,11 @@ type fault struct {
 // that accepts as an object is accepted here, up to maxDepth, and nothing else is.
 func eachMember(b []byte, visit func(key, value span)) *fault {
 	s := scanner{b: b, visit: visit}
-	i := s.space(0)
+	return s.document()
+}
+
+func (s *scanner) document() *fault {
+	b, i := s.b, s.space(0)
 	if i >= len(b) || b[i] != '{' {
 		return &fault{i, "the body is not a JSON object"}
 	}
@@ -47,6 +51,7 @@ type scanner struct {
 	b     []byte
 	visit func(key, value span)
 	fault *fault
+	long  bool // there was an escape that need not be, or not so long: \u or \/
 }
 
 func (s *scanner) fail(at int, what string) int {
@@ -219,9 +224,13 @@ func (s *scanner) str(i int) int {
 
 func (s *scanner) escape(i int) int {
 	switch s.at(i) {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	case '"', '\\', 'b', 'f', 'n', 'r', 't':
+		return i + 1
+	case '/':
+		s.long = true
 		return i + 1
 	case 'u':
+		s.long = true
 		for k := i + 1; k <= i+4; k++ {
 			c := s.at(k) | 0x20
 			if !(s.at(k) >= '0' && s.at(k) <= '9' || c >= 'a' && c <= 'f') {

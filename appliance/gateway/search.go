@@ -31,7 +31,7 @@ func (s *search) step(ctx context.Context) (first bool, err error) {
 	if s.try != nil || s.line != nil {
 		return first, nil
 	}
-	if plan == (route.Plan{}) {
+	if plan.None() {
 		return first, errNobody
 	}
 	if err := l.wait(s.p, s.again); err != nil {
@@ -51,7 +51,7 @@ func (s *search) step(ctx context.Context) (first bool, err error) {
 func (s *search) stand(ctx context.Context, plan route.Plan) {
 	k, l := s.k, s.k.g.lineup
 	if plan.Local {
-		t, err := k.g.cfg.Engine.Queue(k.wish(false))
+		t, err := k.g.cfg.Engine.Queue(k.waits(plan))
 		if err != nil {
 			s.learn(mesh.Member{}, err)
 			return
@@ -65,9 +65,9 @@ func (s *search) stand(ctx context.Context, plan route.Plan) {
 		l.mu.Lock()
 		asked := l.ahead.add(n, k.model, true)
 		l.mu.Unlock()
-		s.line = k.askThere(ctx, offer{member: n.Member, reason: plan.Reason, asked: asked}, true)
+		s.line = k.askThere(ctx, offer{member: n.Member, backend: plan.Backend, reason: plan.Reason, asked: asked}, true)
 	}
-	l.standAt(s.p, plan.Node)
+	l.standAt(s.p, plan)
 	s.showPlace()
 }
 
@@ -116,6 +116,7 @@ func (s *search) showPlace() {
 		node = there.member.Name
 	}
 	ahead, expect := s.line.place()
+	s.k.g.lineup.before(s.p, ahead)
 	s.k.row.update(func(r *status.Request) {
 		r.WaitsAt, r.Place, r.ExpectedWaitMS = node, nil, nil
 		if ahead >= 0 {

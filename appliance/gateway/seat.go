@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"viiwork/appliance/route"
+	"viiwork/appliance/status"
 	"viiwork/engine"
 )
 
@@ -30,6 +31,12 @@ func (k *call) runAcross() error {
 		return err
 	}
 	k.home = k.findHome()
+	k.g.rates.thought(k.model, k.found.Since)
+	if k.found.ByPrefix && k.source == sourceNone {
+		k.source = sourcePrefix
+		k.ans.know(headKey, k.source)
+		k.row.update(func(r *status.Request) { r.KeySource = sourcePrefix })
+	}
 	for {
 		s, err := k.seat()
 		if err != nil {
@@ -37,7 +44,7 @@ func (k *call) runAcross() error {
 		}
 		again := false
 		if s.lease != nil {
-			k.granted(s.lease, k.g.homes.find(k.model, k.session), engine.Timing{Queued: k.waited, Waited: s.waited})
+			k.granted(s.lease, k.homeHere(), engine.Timing{Queued: k.waited, Waited: s.waited})
 			k.triedHere = append(k.triedHere, s.lease.Backend())
 			again, err = k.attempt(s.lease)
 		} else {
@@ -54,7 +61,8 @@ func (k *call) runAcross() error {
 // place up only for a seat that it has got elsewhere.
 func (k *call) seat() (seat, error) {
 	began := time.Now()
-	ctx, cancel := context.WithDeadlineCause(k.ctx, began.Add(max(0, k.patience()-k.waited)), errQueueTimeout)
+	k.until = began.Add(max(0, k.patience()-k.waited))
+	ctx, cancel := context.WithDeadlineCause(k.ctx, k.until, errQueueTimeout)
 	defer cancel()
 	defer func() { k.waited += time.Since(began) }()
 	s := search{k: k, again: k.ticket != 0}
@@ -111,11 +119,11 @@ func (k *call) patience() time.Duration {
 	if !k.home.known || k.g.cfg.WarmWait <= wait {
 		return wait
 	}
-	n, ok := k.here()
+	n, ok := k.hereFor(k.model)
 	if k.home.node != k.g.id() {
 		n, ok = route.Node{}, false
 		if m, known := k.g.member(k.home.node); known {
-			n, ok = there(m, k.model)
+			n, _, ok = there(m, k.model)
 		}
 	}
 	if ok && n.Serves() {
@@ -124,11 +132,20 @@ func (k *call) patience() time.Duration {
 	return wait
 }
 
-// wish is what the request wants of this node's engine.
-func (k *call) wish(now bool) engine.Request {
-	r := engine.Request{Model: k.model, Prefer: k.g.homes.find(k.model, k.session), Session: k.session, NoWait: now}
+// wish is what the request wants of this node's engine: a slot of that backend rather than of another, "" = of any.
+func (k *call) wish(backend string, now bool) engine.Request {
+	r := engine.Request{Model: k.model, Prefer: backend, Session: k.session, NoWait: now}
 	if len(k.triedHere) > 0 {
 		r.Backends = append([]string{}, k.others(k.triedHere)...) // none left is not any
+	}
+	return r
+}
+
+// waits is what it wants from a place in the line: where the plan names a backend, none but that.
+func (k *call) waits(plan route.Plan) engine.Request {
+	r := k.wish(plan.Backend, false)
+	if plan.Backend != "" {
+		r.Backends = []string{plan.Backend}
 	}
 	return r
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/engine"
 )
@@ -49,6 +50,7 @@ type call struct {
 
 	source  string // where the session key came from
 	session string // its digest
+	begins  *prefix
 
 	ctx    context.Context // of this request: ends when the client leaves or somebody cancels it
 	cancel context.CancelCauseFunc
@@ -56,10 +58,14 @@ type call struct {
 	ans    *answer
 	tally  tally
 	linger *time.Timer
-	lost   int // engines that broke off or fell silent over this request
+	flight *flight       // at an engine of this node; nil = it is at none
+	began  time.Time     // when that got it
+	first  time.Duration // from then on to the first content; 0 = none yet
+	lost   int           // engines that broke off or fell silent over this request
 
 	// Of its way through the mesh.
 	home      homeAt
+	found     mesh.Found         // what was known of the prompt when it was last looked for
 	tried     []string           // ids of members
 	triedHere []string           // backends of this node
 	bounced   map[string]bounces // by member
@@ -67,6 +73,7 @@ type call struct {
 	last      error              // what became of the attempt before
 	ticket    uint64             // of its place in the lineup, 0 = none yet
 	waited    time.Duration
+	until     time.Time // it is given up
 }
 
 // handle makes the handler of an inference route.
@@ -161,6 +168,7 @@ func (k *call) run() error {
 	if k.stream {
 		k.ans.keepAlive(min(k.g.cfg.QueueTimeout+holdSlack, maxHold), k.g.cfg.KeepAlive, k.keepAlives())
 	}
+	k.prefix()
 	if k.hop != nil {
 		return k.runHop()
 	}
@@ -172,8 +180,7 @@ func (k *call) granted(lease *engine.Lease, home string, t engine.Timing) {
 	backend := lease.Backend()
 	reason := k.reason(backend, home, t.Waited)
 	ms := float64(t.Queued.Microseconds()) / 1000
-	k.g.homes.set(k.model, k.session, backend)
-	k.setHome(k.g.id(), backend)
+	k.went(k.g.id(), backend)
 	k.ans.know(headNode, k.g.cfg.Node)
 	k.ans.know(headBackend, backend)
 	k.ans.know(headModel, lease.Model())
@@ -212,8 +219,8 @@ func (k *call) backends() int {
 		n = len(m.Backends)
 	}
 	for _, m := range k.g.members() {
-		if there, ok := there(m, k.model); ok {
-			n += len(there.Backends)
+		if n1, _, ok := there(m, k.model); ok {
+			n += len(n1.Backends)
 		}
 	}
 	return n

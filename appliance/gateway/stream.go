@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
+	"time"
 
 	"viiwork/appliance/status"
 )
@@ -49,11 +50,15 @@ func (k *call) follow(f *follower, name string, data []byte) (verdict, error) {
 	if f.content && !content {
 		k.firstContent()
 	}
+	k.watch(f)
 	return v, err
 }
 
 func (k *call) firstContent() {
 	ms := float64(k.g.now().Sub(k.start).Microseconds()) / 1000
+	if k.flight != nil {
+		k.first = time.Since(k.began)
+	}
 	k.row.update(func(r *status.Request) { r.State, r.TTFTMS = stateGenerating, &ms })
 }
 

@@ -29,37 +29,49 @@ func (g *Gateway) lookFor(p *place) {
 
 // planAll wants the lock of the lineup held. For who has left nothing is looked for.
 func (g *Gateway) planAll(model string) {
-	members := g.members()
+	members, own := g.members(), g.own(model)
 	for _, p := range g.lineup.models[model] {
 		if p.offer == nil && !p.tries && p.call.ctx.Err() == nil {
-			g.plan(p, members)
+			g.plan(p, members, &own)
 		}
 		p.planned = true
 	}
 }
 
 // plan wants the lock of the lineup held.
-func (g *Gateway) plan(p *place, members []mesh.NodeState) {
+func (g *Gateway) plan(p *place, members []mesh.NodeState, own *ownModel) {
 	k := p.call
-	p.plan = route.Pick(k.survey(members), route.Request{
-		Host: k.wanted(), Prefer: k.prefer, Home: k.home.node, Tried: k.tried, Seed: g.seed.Add(1),
-	})
+	found := k.find()
+	home := k.homeOf(found)
+	r := route.Request{
+		Policy: g.cfg.Policy, Forget: g.cfg.Forget, Flat: g.cfg.Flat,
+		Host: k.wanted(), Prefer: k.prefer, Tried: k.tried, Seed: g.seed.Add(1),
+		Prompt: g.rates.prompt(k.model, k.begins, found.Matched, found.Counted), Home: home.node, HomeBackend: home.backend,
+		Left: time.Until(k.until),
+	}
+	if p.stands {
+		r.Stands, r.Place = p.standsAt, p.before
+	}
+	s := k.survey(members, own)
+	k.hold(&s, found)
+	p.plan = route.Pick(s, r)
 	switch {
-	case p.plan == (route.Plan{}):
+	case p.plan.None():
 		p.tell()
 		return
-	case p.plan.Wait, p.stands && p.standsAt == p.plan.Node: // its line is served before anybody sees a free slot there
+	case p.plan.Wait, p.stands && p.standsAt == p.plan.Node && (p.standsFor == "" || p.standsFor == p.plan.Backend): // its line is served before anybody sees a free slot there
 		return
 	case p.plan.Local:
-		t, err := g.cfg.Engine.Queue(k.wish(true))
+		t, err := g.cfg.Engine.Queue(k.wish(p.plan.Backend, true))
 		if err != nil { // somebody was quicker
 			p.plan.Wait = true
 			return
 		}
 		p.offer = &offer{ticket: t}
+		*own = g.own(k.model)
 	default:
 		at := slices.IndexFunc(members, func(m mesh.NodeState) bool { return m.Member.ID == p.plan.Node })
-		p.offer = &offer{member: members[at].Member, reason: p.plan.Reason, asked: g.lineup.ahead.add(members[at], k.model, false)}
+		p.offer = &offer{member: members[at].Member, backend: p.plan.Backend, reason: p.plan.Reason, asked: g.lineup.ahead.add(members[at], k.model, false)}
 	}
 	p.tell()
 }
@@ -73,10 +85,12 @@ func (k *call) wanted() string {
 }
 
 // survey puts together how the request's model stands everywhere. It wants the lock of the lineup held.
-func (k *call) survey(members []mesh.NodeState) route.Snapshot {
+func (k *call) survey(members []mesh.NodeState, own *ownModel) route.Snapshot {
 	var s route.Snapshot
 	now := time.Now()
-	if n, ok := k.here(); ok {
+	if own.has {
+		n := k.here(own)
+		usual(&s, own.told)
 		n.LineFull = now.Before(k.shut[n.ID].until)
 		s.Nodes = append(s.Nodes, n)
 	}
@@ -84,7 +98,8 @@ func (k *call) survey(members []mesh.NodeState) route.Snapshot {
 		return s
 	}
 	for _, m := range members {
-		if n, ok := there(m, k.model); ok {
+		if n, told, ok := there(m, k.model); ok {
+			usual(&s, told)
 			seats, places := k.g.lineup.ahead.count(m, k.model)
 			n.Ahead, n.Waiting = seats, n.Waiting+places
 			away := now.Before(k.bounced[n.ID].until)
@@ -96,23 +111,32 @@ func (k *call) survey(members []mesh.NodeState) route.Snapshot {
 	return s
 }
 
-// here is this node, without the backends that have failed the request.
-func (k *call) here() (route.Node, bool) { return k.hereFor(k.model) }
+// ownModel is a model of this node as it stands.
+type ownModel struct {
+	has  bool
+	told mesh.Model
+}
 
-// hereFor is here with a model that is not the call's yet: its body has not been read.
-func (k *call) hereFor(model string) (route.Node, bool) {
-	m, ok := k.g.local(model)
+func (g *Gateway) own(model string) ownModel {
+	m, ok := g.local(model)
 	if !ok {
-		return route.Node{}, false
+		return ownModel{}
 	}
-	n := route.Node{ID: k.g.id(), Name: k.g.cfg.Node, Local: true, Waiting: m.Waiting, Hold: m.Hold}
-	for _, b := range m.Backends {
-		if slices.Contains(k.triedHere, b.ID) {
-			continue
-		}
-		n.Backends = append(n.Backends, route.Backend{ID: b.ID, Ready: serving(b.State), Slots: len(b.Slots), Free: freeSlots(b)})
-	}
-	return n, true
+	return ownModel{true, g.told(m)}
+}
+
+// hereFor is here for a model that is not the call's yet: its body has not been read.
+func (k *call) hereFor(model string) (route.Node, bool) {
+	own := k.g.own(model)
+	return k.here(&own), own.has
+}
+
+// here is this node, without the backends that have failed the request.
+func (k *call) here(own *ownModel) route.Node {
+	n := node(own.told)
+	n.ID, n.Name, n.Local = k.g.id(), k.g.cfg.Node, true
+	n.Backends = slices.DeleteFunc(n.Backends, func(b route.Backend) bool { return slices.Contains(k.triedHere, b.ID) })
+	return n
 }
 
 // local is a model of this node.
@@ -136,26 +160,72 @@ func freeSlots(b engine.BackendState) int {
 }
 
 // there is a member, if it has told lately that it has the model.
-func there(m mesh.NodeState, model string) (route.Node, bool) {
+func there(m mesh.NodeState, model string) (n route.Node, told mesh.Model, ok bool) {
 	if m.Report == nil {
-		return route.Node{}, false
+		return n, told, false
 	}
 	at := slices.IndexFunc(m.Report.Models, func(r mesh.Model) bool { return r.Name == model })
 	if at < 0 {
-		return route.Node{}, false
+		return n, told, false
 	}
-	told := m.Report.Models[at]
-	n := route.Node{
-		ID: m.Member.ID, Name: m.Member.Name, Quarantined: m.Quarantined, Draining: m.Report.Draining,
-		Waiting: told.Waiting, Hold: time.Duration(told.HoldMS) * time.Millisecond,
-	}
-	for _, b := range told.Backends {
-		n.Backends = append(n.Backends, route.Backend{ID: b.ID, Ready: b.Ready, Slots: b.Slots, Free: b.Free})
-	}
+	told = m.Report.Models[at]
+	n = node(told)
+	n.ID, n.Name, n.Quarantined, n.Draining = m.Member.ID, m.Member.Name, m.Quarantined, m.Report.Draining
 	if known, ok := m.Model(model); ok { // it knows of refusals, which take away what the report says is free
 		_, said := told.Slots()
 		_, free := known.Slots()
 		n.Full = free < said && !n.Draining
 	}
-	return n, true
+	return n, told, true
+}
+
+// node is one that has told this of the model.
+func node(told mesh.Model) route.Node {
+	n := route.Node{Waiting: told.Waiting, Hold: time.Duration(told.HoldMS) * time.Millisecond, Score: told.Score}
+	for _, b := range told.Backends {
+		n.Backends = append(n.Backends, priced(b))
+	}
+	return n
+}
+
+// priced is a backend as the policy sees it.
+func priced(b mesh.Backend) route.Backend {
+	out := route.Backend{
+		ID: b.ID, Ready: b.Ready, Slots: b.Slots, Free: b.Free, Slowdown: b.Slowdown, Outstanding: b.Outstanding,
+		Decoding: b.Decoding, FreeIn: time.Duration(b.FreeInMS) * time.Millisecond, Residents: b.Residents, Idle: b.Idle,
+	}
+	if b.PrefillTPS != nil {
+		out.Prefill = *b.PrefillTPS
+	}
+	if b.DecodeTPS != nil {
+		out.Decode = *b.DecodeTPS
+	}
+	return out
+}
+
+// hold puts into s which backends hold how much of the prompt.
+func (k *call) hold(s *route.Snapshot, found mesh.Found) {
+	for _, h := range found.Held {
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			if n.ID != h.Node && !(n.Local && h.Node == "") {
+				continue
+			}
+			for j := range n.Backends {
+				if n.Backends[j].ID == h.Backend {
+					n.Backends[j].Held = h.Tokens
+				}
+			}
+		}
+	}
+}
+
+// usual is how long answers and pauses are in the mean: as seen here, else as members tell.
+func usual(s *route.Snapshot, told mesh.Model) {
+	if s.Output == 0 {
+		s.Output = told.Output
+	}
+	if s.Think == 0 {
+		s.Think = time.Duration(told.ThinkMS) * time.Millisecond
+	}
 }

@@ -9,6 +9,7 @@ import (
 // tally is what an engine itself says about the work a request was. Negative figures are not known yet.
 type tally struct {
 	prompt, cached, output int
+	left                   int     // of the prompt, to be computed
 	prefill, decode        float64 // tokens per second
 
 	counted int // output tokens added up over finished choices
@@ -22,8 +23,9 @@ type report struct {
 	Usage    *usage   `json:"usage"`
 	Timings  *timings `json:"timings"`
 	Progress *struct {
-		Total int `json:"total"`
-		Cache int `json:"cache"`
+		Total     int `json:"total"`
+		Cache     int `json:"cache"`
+		Processed int `json:"processed"`
 	} `json:"prompt_progress"`
 	Message *struct {
 		Usage *usage `json:"usage"`
@@ -62,7 +64,7 @@ func (t *tally) read(data []byte, final bool) {
 		return
 	}
 	if r.Progress != nil {
-		t.prompt, t.cached = r.Progress.Total, r.Progress.Cache
+		t.prompt, t.cached, t.left = r.Progress.Total, r.Progress.Cache, r.Progress.Total-r.Progress.Processed
 	}
 	if r.Timings != nil {
 		t.timings(r.Timings, final && r.Usage == nil)

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -11,6 +12,8 @@ type line struct {
 	Report *Report `json:"report,omitempty"` // all there is to say
 	Change *change `json:"change,omitempty"` // what is different since the line before
 	Beat   *beat   `json:"beat,omitempty"`   // nothing is different
+	// Holdings tells what the node's backends hold; only who asks for it gets such lines.
+	Holdings *holdings `json:"residents,omitempty"`
 }
 
 // beat says that the node is alive and the report with this number still true.
@@ -30,13 +33,16 @@ type changeModel struct {
 	Waiting  int       `json:"waiting"`
 	HoldMS   int64     `json:"hold_ms"`
 	WaitMS   *int64    `json:"wait_ms"`
+	Score    float64   `json:"score,omitempty"`
+	Output   float64   `json:"output_tokens,omitempty"`
+	ThinkMS  int64     `json:"think_ms,omitempty"`
 	Backends []Backend `json:"backends,omitempty"`
 }
 
 // diff gives what makes now out of was; false when only the whole report will do.
 func diff(was, now *Report) (*change, bool) {
 	if was.Wire != now.Wire || was.ID != now.ID || was.Name != now.Name || was.Version != now.Version ||
-		was.Epoch != now.Epoch || was.Draining != now.Draining || len(was.Models) != len(now.Models) {
+		was.Epoch != now.Epoch || was.Draining != now.Draining || !bytes.Equal(was.Session, now.Session) || len(was.Models) != len(now.Models) {
 		return nil, false
 	}
 	c := &change{Seq: now.Seq, Models: []changeModel{}}
@@ -45,7 +51,7 @@ func diff(was, now *Report) (*change, bool) {
 		if old.Name != m.Name || old.Digest != m.Digest || old.Context != m.Context || len(old.Backends) != len(m.Backends) {
 			return nil, false
 		}
-		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS}
+		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS, Score: m.Score, Output: m.Output, ThinkMS: m.ThinkMS}
 		for j, b := range m.Backends {
 			if old.Backends[j].ID != b.ID {
 				return nil, false
@@ -54,7 +60,7 @@ func diff(was, now *Report) (*change, bool) {
 				part.Backends = append(part.Backends, b)
 			}
 		}
-		if old.Waiting != m.Waiting || old.HoldMS != m.HoldMS || !same(old.WaitMS, m.WaitMS) || part.Backends != nil {
+		if part.Backends != nil || !old.figures(m) {
 			c.Models = append(c.Models, part)
 		}
 	}
@@ -75,6 +81,7 @@ func (c *change) apply(was *Report) (*Report, error) {
 		}
 		m := &now.Models[i]
 		m.Waiting, m.HoldMS, m.WaitMS = part.Waiting, part.HoldMS, part.WaitMS
+		m.Score, m.Output, m.ThinkMS = part.Score, part.Output, part.ThinkMS
 		m.Backends = slices.Clone(m.Backends)
 		for _, b := range part.Backends {
 			j := slices.IndexFunc(m.Backends, func(old Backend) bool { return old.ID == b.ID })
@@ -87,9 +94,15 @@ func (c *change) apply(was *Report) (*Report, error) {
 	return &now, now.check()
 }
 
+// figures tells whether those of two models are the same.
+func (m Model) figures(o Model) bool {
+	return m.Waiting == o.Waiting && m.HoldMS == o.HoldMS && same(m.WaitMS, o.WaitMS) && m.Score == o.Score && m.Output == o.Output && m.ThinkMS == o.ThinkMS
+}
+
 func (b Backend) equal(o Backend) bool {
-	return b.ID == o.ID && b.Slots == o.Slots && b.Free == o.Free && b.Ready == o.Ready && b.Loading == o.Loading &&
-		same(b.PrefillTPS, o.PrefillTPS) && same(b.DecodeTPS, o.DecodeTPS)
+	rates := same(b.PrefillTPS, o.PrefillTPS) && same(b.DecodeTPS, o.DecodeTPS)
+	b.PrefillTPS, b.DecodeTPS, o.PrefillTPS, o.DecodeTPS = nil, nil, nil, nil
+	return rates && b == o
 }
 
 func same[T comparable](a, b *T) bool {
@@ -103,10 +116,23 @@ var errSequence = errors.New("reading a capacity stream: a line is missing")
 
 // readLine takes one line of a stream after the report was (nil at its beginning) and gives the report that holds now.
 func readLine(data []byte, was *Report) (*Report, error) {
+	l, err := parseLine(data)
+	if err != nil {
+		return nil, err
+	}
+	return l.report(was)
+}
+
+func parseLine(data []byte) (line, error) {
 	var l line
 	if err := json.Unmarshal(data, &l); err != nil {
-		return nil, errors.New("reading a capacity stream: a line is no JSON of the kind expected")
+		return line{}, errors.New("reading a capacity stream: a line is no JSON of the kind expected")
 	}
+	return l, nil
+}
+
+// report is what holds after the line, if it was the report before.
+func (l line) report(was *Report) (*Report, error) {
 	switch {
 	case l.Report != nil:
 		return l.Report, l.Report.check()

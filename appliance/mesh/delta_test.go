@@ -14,9 +14,13 @@ import (
 func anyReport(r *rand.Rand, seq uint64) *mesh.Report {
 	rep := &mesh.Report{Wire: mesh.Wire, ID: "n02", Name: "b", Version: "2", Epoch: 1, Seq: seq, Draining: r.IntN(20) == 0, Models: []mesh.Model{}}
 	for i := range 1 + r.IntN(3) {
-		m := mesh.Model{Name: fmt.Sprint("m", i), Context: 8192, Waiting: r.IntN(3), Backends: []mesh.Backend{}}
+		m := mesh.Model{Name: fmt.Sprint("m", i), Context: 8192, Waiting: r.IntN(3), Score: float64(r.IntN(2)), Output: float64(r.IntN(2)), ThinkMS: r.Int64N(2), Backends: []mesh.Backend{}}
 		for j := range 2 {
 			b := mesh.Backend{ID: fmt.Sprint("m", i, "#", j), Slots: 4, Free: r.IntN(5), Ready: r.IntN(4) > 0, Loading: r.IntN(9) == 0}
+			if r.IntN(3) == 0 {
+				b.Slowdown = float64(r.IntN(2))
+				b.Outstanding, b.Decoding, b.FreeInMS, b.Residents, b.Idle = r.IntN(2), r.IntN(2), r.Int64N(2), r.IntN(2), r.IntN(2)
+			}
 			if rate := float64(r.IntN(3)); rate > 0 {
 				b.PrefillTPS = &rate
 			}
@@ -61,12 +65,13 @@ func TestOneSlotIsASmallChange(t *testing.T) {
 	var now mesh.Report
 	_ = json.Unmarshal(raw, &now)
 	now.Seq = 2
+	now.Models[0].Backends[1].Outstanding, now.Models[0].Backends[1].Residents = 12_544, 2
 	now.Models[0].Backends[1].Free = (now.Models[0].Backends[1].Free + 1) % 5
 	c, ok := mesh.Diff(was, &now)
 	if !ok || mesh.Parts(c) != 1 {
 		t.Fatal("not a small change")
 	}
-	if n := len(mesh.Encode(nil, c)); n > 220 {
+	if n := len(mesh.Encode(nil, c)); n > 250 {
 		t.Errorf("%d bytes: %s", n, mesh.Encode(nil, c))
 	}
 }
@@ -82,6 +87,9 @@ func TestLineMissingIsNoticed(t *testing.T) {
 		"beat of another": `{"beat":{"seq":2}}`,
 		"unknown model":   `{"change":{"seq":2,"models":[{"name":"x"}]}}`,
 		"unknown backend": `{"change":{"seq":2,"models":[{"name":"m","backends":[{"id":"x"}]}]}}`,
+		"too slow":        `{"change":{"seq":2,"models":[{"name":"m","backends":[{"id":"m#0","slots":1,"slowdown":-1}]}]}}`,
+		"too long":        `{"change":{"seq":2,"models":[{"name":"m","think_ms":-1}]}}`,
+		"too late":        `{"change":{"seq":2,"models":[{"name":"m","backends":[{"id":"m#0","slots":1,"free_in_ms":-1}]}]}}`,
 		"too free":        `{"change":{"seq":2,"models":[{"name":"m","backends":[{"id":"m#0","slots":1,"free":2}]}]}}`,
 		"empty":           `{}`,
 	} {

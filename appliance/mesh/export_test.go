@@ -144,3 +144,9 @@ func (r *Rotation) Take(from string, body []byte) error {
 	}
 	return r.take(from, m).fault()
 }
+
+// Tell is SessionKey.tell.
+func Tell(s *SessionKey) []byte { return s.tell() }
+
+// Learn is SessionKey.learn.
+func Learn(s *SessionKey, told []byte) { s.learn(told) }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -54,11 +55,14 @@ func (e *refusedError) Error() string {
 
 // follower follows one member until it is told to end. It alone writes what the member says.
 type follower struct {
-	member Member
-	client *Client
-	table  *Table
-	log    *slog.Logger
-	state  string // last logged
+	member  Member
+	client  *Client
+	table   *Table
+	session *SessionKey
+	known   *Register // nil = what the member holds is of no interest
+	log     *slog.Logger
+	state   string // last logged
+	told    []byte // the last key of sessions, sealed
 }
 
 // follow tries the stream again and again, polls where it does not come through, and probes a member in quarantine.
@@ -100,7 +104,11 @@ func (f *follower) stream(ctx context.Context) (began bool, err error) {
 	defer cancel(nil)
 	watchdog := f.table.clock.after(openFor, func() { cancel(errStalled) })
 	defer watchdog.stop()
-	resp, err := f.ask(ctx, "watch=1")
+	query := "watch=1"
+	if f.known != nil {
+		query += "&residents=1"
+	}
+	resp, err := f.ask(ctx, query)
 	var refused *refusedError
 	if errors.As(err, &refused) && refused.status == http.StatusServiceUnavailable {
 		return false, errNoRoom
@@ -115,21 +123,36 @@ func (f *follower) stream(ctx context.Context) (began bool, err error) {
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 4<<10), maxReport+2) // it wants more room than the longest line takes
 	var last *Report
+	var told hearing
 	for watchdog.reset(f.table.stale); lines.Scan(); watchdog.reset(f.table.stale) {
-		next, err := readLine(lines.Bytes(), last)
+		l, err := parseLine(lines.Bytes())
 		if err == nil {
-			err = f.take(next)
+			last, err = f.read(l, last, &told)
 		}
 		if err != nil {
 			return last != nil, err
 		}
-		last = next
 		if f.table.hold(f.member.ID, 0) > 0 {
 			return true, errHeld
 		}
 		pause(ctx, max(minPause, time.Duration(len(lines.Bytes()))*time.Second/maxFlow))
 	}
 	return last != nil, streamEnd(ctx, lines.Err())
+}
+
+// read believes one line after the report was.
+func (f *follower) read(l line, was *Report, told *hearing) (*Report, error) {
+	if l.Holdings != nil && was != nil && f.known != nil {
+		return was, f.known.hear(f.member.ID, l.Holdings, told)
+	}
+	next, err := l.report(was)
+	if err == nil {
+		err = f.take(next)
+	}
+	if err != nil {
+		return was, err
+	}
+	return next, nil
 }
 
 func streamEnd(ctx context.Context, err error) error {
@@ -200,6 +223,10 @@ func (f *follower) take(r *Report) error {
 		return errOther
 	}
 	f.table.hear(f.member.ID, r)
+	if !bytes.Equal(r.Session, f.told) {
+		f.told = r.Session
+		f.session.learn(r.Session)
+	}
 	if f.turns("heard") {
 		f.log.Info("a member tells its capacity", "version", r.Version, "models", len(r.Models))
 	}

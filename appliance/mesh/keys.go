@@ -16,6 +16,9 @@ const secretBytes = 32
 const (
 	labelGossip = "viiwork gossip v1"
 	labelHTTP   = "viiwork http v1"
+
+	labelSession     = "viiwork session v1"
+	labelSessionSeal = "viiwork session seal v1"
 )
 
 // openSecret stands where an open mesh has no secret. It is published on purpose: signatures made with it keep the form
@@ -36,11 +39,14 @@ type Keys struct {
 	open   []byte   // what an open mesh signs with
 	gossip [][]byte // nil = gossip is not encrypted
 	strict bool     // only who knows a secret is a member
+
+	session []byte   // the key of sessions of a mesh that has had no other secret
+	seals   [][]byte // what that key is told and kept under, the one to use first; nil = an open mesh
 }
 
 // NewKeys derives the keys.
 func NewKeys(cfg KeyConfig) (Keys, error) {
-	k := Keys{open: derive([]byte(openSecret), labelHTTP)}
+	k := Keys{open: derive([]byte(openSecret), labelHTTP), session: derive([]byte(openSecret), labelSession)}
 	k.sign, k.accept = k.open, [][]byte{k.open}
 	if len(cfg.Secret) == 0 {
 		if len(cfg.Prev) > 0 {
@@ -59,7 +65,9 @@ func NewKeys(cfg KeyConfig) (Keys, error) {
 		}
 		k.accept = append(k.accept, derive(s, labelHTTP))
 		k.gossip = append(k.gossip, derive(s, labelGossip))
+		k.seals = append(k.seals, derive(s, labelSessionSeal))
 	}
+	k.session = derive(cfg.Secret, labelSession)
 	switch cfg.Enforce {
 	case "", "full":
 		k.sign, k.strict = k.accept[0], true

@@ -157,7 +157,9 @@ type node struct {
 	client    *mesh.Client
 	table     *mesh.Table
 	watcher   *mesh.Watcher
-	handler   http.Handler // besides the capacity; nil = none
+	session   *mesh.SessionKey // nil = none
+	known     *mesh.Register   // nil = it neither tells nor asks what backends hold
+	handler   http.Handler     // besides the capacity; nil = none
 	stop      func()
 	// publisherEnds ends the publisher alone, as a node does before it stops answering.
 	publisherEnds func()
@@ -185,8 +187,8 @@ func (n *node) start(l net.Listener) *node {
 	if testing.Verbose() && os.Getenv("VIIWORK_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", n.Name)
 	}
-	n.publisher = mesh.NewPublisher(mesh.PublisherConfig{ID: n.ID, Name: n.Name, Version: n.Version, Verifier: n.verifier, Source: n.source, Log: log})
-	n.watcher = mesh.NewWatcher(mesh.WatcherConfig{ID: n.ID, Members: n.members, Client: n.client, Table: n.table, Log: log})
+	n.publisher = mesh.NewPublisher(mesh.PublisherConfig{ID: n.ID, Name: n.Name, Version: n.Version, Verifier: n.verifier, Source: n.source, Session: n.session, Known: n.known, Log: log})
+	n.watcher = mesh.NewWatcher(mesh.WatcherConfig{ID: n.ID, Members: n.members, Client: n.client, Table: n.table, Session: n.session, Known: n.known, Log: log})
 
 	mux := http.NewServeMux()
 	mux.Handle("/v1/capacity", n.publisher)

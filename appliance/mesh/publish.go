@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -24,7 +25,9 @@ type PublisherConfig struct {
 	// Source gives Draining and Models as they stand; the other fields are the Publisher's. It must not wait for an
 	// engine or the network.
 	Source   func() Report
+	Known    *Register // what this node's backends hold; nil = that is not told
 	Verifier *Verifier
+	Session  *SessionKey  // told to members; nil = none
 	Log      *slog.Logger // nil = silent
 }
 
@@ -42,6 +45,7 @@ type Publisher struct {
 // edition is one report as it goes out. It is never changed.
 type edition struct {
 	report Report
+	held   []*Resident
 	whole  []byte        // the line that says it all
 	change []byte        // the line that says it to who has the edition before; nil = there is none
 	next   chan struct{} // closed when there is a newer one
@@ -96,18 +100,26 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) publish(epoch uint64) {
 	r := p.cfg.Source()
 	r.Wire, r.ID, r.Name, r.Version, r.Epoch, r.Seq = Wire, p.cfg.ID, p.cfg.Name, p.cfg.Version, epoch, 1
+	r.Session = p.cfg.Session.tell()
 	if r.Models == nil {
 		r.Models = []Model{}
 	}
 	e := &edition{report: r, next: make(chan struct{})}
+	if p.cfg.Known != nil {
+		e.held = p.cfg.Known.told()
+	}
 	was := p.now.Load()
 	if was != nil {
 		e.report.Seq = was.report.Seq + 1
 		if c, ok := diff(&was.report, &e.report); ok {
 			if len(c.Models) == 0 {
-				return
+				if slices.Equal(e.held, was.held) {
+					return
+				}
+				e.report.Seq = was.report.Seq
+			} else {
+				e.change = encode(line{Change: c})
 			}
-			e.change = encode(line{Change: c})
 		}
 	}
 	e.whole = encode(line{Report: &e.report})

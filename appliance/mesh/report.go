@@ -37,17 +37,21 @@ type Report struct {
 	Epoch    uint64  `json:"epoch"` // one for each run of the node
 	Seq      uint64  `json:"seq"`   // grows with every change in an epoch
 	Draining bool    `json:"draining"`
+	Session  []byte  `json:"session_key,omitempty"` // the key of sessions, sealed
 	Models   []Model `json:"models"`
 }
 
 // Model is what a node can do for one model.
 type Model struct {
 	Name     string    `json:"name"`
-	Digest   string    `json:"digest,omitempty"` // of the model file, "" = unknown
-	Context  int       `json:"context"`          // tokens per slot, 0 = unknown
-	Waiting  int       `json:"waiting"`          // requests in the line
-	HoldMS   int64     `json:"hold_ms"`          // how long a request takes a slot as a rule, 0 = unknown
-	WaitMS   *int64    `json:"wait_ms"`          // how long one more would wait for a slot, nil = unknown
+	Digest   string    `json:"digest,omitempty"`        // of the model file, "" = unknown
+	Context  int       `json:"context"`                 // tokens per slot, 0 = unknown
+	Waiting  int       `json:"waiting"`                 // requests in the line
+	HoldMS   int64     `json:"hold_ms"`                 // how long a request takes a slot as a rule, 0 = unknown
+	WaitMS   *int64    `json:"wait_ms"`                 // how long one more would wait for a slot, nil = unknown
+	Score    float64   `json:"score,omitempty"`         // seconds from a request's start to its first token, per prompt token; 0 = unknown
+	Output   float64   `json:"output_tokens,omitempty"` // of an answer, in the mean; 0 = unknown
+	ThinkMS  int64     `json:"think_ms,omitempty"`      // from an answer to the conversation's next request, in the mean; 0 = unknown
 	Backends []Backend `json:"backends"`
 }
 
@@ -60,6 +64,14 @@ type Backend struct {
 	Loading    bool     `json:"loading,omitempty"` // on its way to ready
 	PrefillTPS *float64 `json:"prefill_tps"`       // tokens a second, nil = unknown
 	DecodeTPS  *float64 `json:"decode_tps"`        // of a single stream, nil = unknown
+
+	Slowdown float64 `json:"slowdown,omitempty"` // by what share a token takes longer for each further stream, 0 = unknown
+
+	Outstanding int   `json:"outstanding,omitempty"` // prompt tokens it still has to compute
+	Decoding    int   `json:"decoding,omitempty"`    // streams it generates
+	FreeInMS    int64 `json:"free_in_ms,omitempty"`  // until a slot frees, by guess; 0 = one is free, or unknown
+	Residents   int   `json:"resident,omitempty"`    // conversations that were active there lately
+	Idle        int   `json:"idle,omitempty"`        // those of them that no request runs for
 }
 
 // Slots counts the slots of all ready backends and the free ones among them.
@@ -98,7 +110,7 @@ func (r *Report) check() error {
 	if r.Wire < WireOldest || r.Wire > Wire {
 		return &wireError{theirs: r.Wire}
 	}
-	if len(r.Models) > maxModels {
+	if len(r.Models) > maxModels || len(r.Session) > maxSealed {
 		return errTooMuch
 	}
 	if !isID(r.ID) || !isText(r.Name) || !isText(r.Version) {
@@ -119,6 +131,7 @@ func (m Model) check(seen map[string]bool) error {
 	}
 	seen[m.Name] = true
 	if len(m.Backends) > maxBackends || !isText(m.Digest) || !isCount(m.Context) || !isCount(m.Waiting) ||
+		m.ThinkMS < 0 || m.ThinkMS > maxCount || !isAmount(m.Score) || !isAmount(m.Output) ||
 		m.HoldMS < 0 || m.HoldMS > maxCount || m.WaitMS != nil && (*m.WaitMS < 0 || *m.WaitMS > maxCount) {
 		return errTooMuch
 	}
@@ -127,13 +140,22 @@ func (m Model) check(seen map[string]bool) error {
 		switch {
 		case !isBackendID(b.ID) || ids[b.ID]:
 			return errors.New("reading a capacity report: a backend has no id, or two have one")
-		case b.Slots < 0 || b.Slots > maxSlots || b.Free < 0 || b.Free > b.Slots || !isRate(b.PrefillTPS) || !isRate(b.DecodeTPS):
+		case b.Slots < 0 || b.Slots > maxSlots || b.Free < 0 || b.Free > b.Slots || !isRate(b.PrefillTPS) || !isRate(b.DecodeTPS) || !b.busy():
 			return errTooMuch
 		}
 		ids[b.ID] = true
 	}
 	return nil
 }
+
+// busy holds the figures of what a backend does against the bounds.
+func (b *Backend) busy() bool {
+	return isAmount(b.Slowdown) && isCount(b.Outstanding) && isCount(b.Decoding) && isCount(b.Residents) && isCount(b.Idle) &&
+		b.FreeInMS >= 0 && b.FreeInMS <= maxCount
+}
+
+// isAmount is false for NaN.
+func isAmount(v float64) bool { return v >= 0 && v <= maxRate }
 
 func isCount(n int) bool { return n >= 0 && n <= maxCount }
 

@@ -32,12 +32,12 @@ func (e envelope) bytes() []byte {
 
 // seal closes secret so that only who knows old can read it: on a lan the way to a member is open to everyone.
 func seal(old, secret []byte, e envelope) []byte {
-	return sealer(old).Seal(nil, nil, secret, e.bytes())
+	return sealer(derive(old, labelRotate)).Seal(nil, nil, secret, e.bytes())
 }
 
 // unseal opens what seal closed, nil if it was not closed with old for e, or holds no secret.
 func unseal(old, sealed []byte, e envelope) []byte {
-	secret, err := sealer(old).Open(nil, nil, sealed, e.bytes())
+	secret, err := sealer(derive(old, labelRotate)).Open(nil, nil, sealed, e.bytes())
 	if err != nil || len(secret) != secretBytes {
 		return nil
 	}
@@ -45,8 +45,8 @@ func unseal(old, sealed []byte, e envelope) []byte {
 }
 
 // sealer makes and reads the nonce itself. It fails only for key sizes no one asks for here.
-func sealer(old []byte) cipher.AEAD {
-	block, err := aes.NewCipher(derive(old, labelRotate))
+func sealer(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic("sealing a secret: " + err.Error())
 	}

@@ -89,10 +89,17 @@ func (p *Publisher) stream(w http.ResponseWriter, r *http.Request, who string) {
 		}
 		return rc.Flush() == nil
 	}
+	var known *teller
+	if r.URL.Query().Get("residents") == "1" && p.cfg.Known != nil {
+		known = &teller{}
+	}
 	e := p.now.Load()
 	timer := time.NewTimer(heartbeat)
 	defer timer.Stop()
-	for out := e.whole; write(out); {
+	for out := e.whole; ; {
+		if out != nil && !write(out) || known != nil && !all(known.lines(e.held, p.cfg.Known.cfg.Now()), write) {
+			return
+		}
 		timer.Reset(heartbeat)
 		select {
 		case <-ctx.Done():
@@ -101,15 +108,27 @@ func (p *Publisher) stream(w http.ResponseWriter, r *http.Request, who string) {
 			return
 		case <-e.next:
 			was := e.report.Seq
-			if e = p.now.Load(); e.report.Seq == was+1 && e.change != nil {
+			switch e = p.now.Load(); {
+			case e.report.Seq == was:
+				out = nil
+			case e.report.Seq == was+1 && e.change != nil:
 				out = e.change
-			} else {
+			default:
 				out = e.whole
 			}
 		case <-timer.C:
 			out = encode(line{Beat: &beat{Seq: e.report.Seq}})
 		}
 	}
+}
+
+func all(lines [][]byte, write func([]byte) bool) bool {
+	for _, l := range lines {
+		if !write(l) {
+			return false
+		}
+	}
+	return true
 }
 
 // enter makes room for a stream of who; leave gives it back.

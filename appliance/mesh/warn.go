@@ -19,6 +19,11 @@ func (w *Watcher) Warnings() []status.Warning {
 		if warning, ok := r.warning(now, w.cfg.Table.stale); ok {
 			warnings = append(warnings, warning)
 		}
+		if w.cfg.Known != nil {
+			if warning, ok := w.cfg.Known.doubted(r.member); ok {
+				warnings = append(warnings, warning)
+			}
+		}
 		if skew := w.cfg.Client.signer.Skew(r.member.ID); skew.Abs() >= nameSkew {
 			warnings = append(warnings, skewWarning(r.member.Name, skew))
 		}

@@ -19,6 +19,8 @@ type WatcherConfig struct {
 	Changed <-chan struct{} // something in Members changed; may be nil
 	Client  *Client
 	Table   *Table
+	Session *SessionKey  // learns the mesh's; nil = none
+	Known   *Register    // learns what the members hold; nil = nobody does
 	Log     *slog.Logger // nil = silent
 }
 
@@ -86,10 +88,13 @@ func (w *Watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 		}
 		life, end := context.WithCancel(ctx)
 		w.following[m.ID] = &following{addr: m.Addr, end: end}
-		f := &follower{member: m, client: w.cfg.Client, table: w.cfg.Table, log: w.cfg.Log.With("member", m.Name, "address", m.Addr)}
+		f := &follower{member: m, client: w.cfg.Client, table: w.cfg.Table, session: w.cfg.Session, known: w.cfg.Known, log: w.cfg.Log.With("member", m.Name, "address", m.Addr)}
 		wg.Go(func() {
 			defer end()
 			f.follow(life)
+			if f.known != nil {
+				f.known.Leave(m.ID) // after the last word was heard
+			}
 		})
 	}
 	for id, f := range w.following {

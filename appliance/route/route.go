@@ -5,9 +5,14 @@ import (
 	"time"
 )
 
-// Snapshot is how one model stands on all nodes that have it.
+// Snapshot is how one model stands on all nodes that have it, in the eyes of one request.
 type Snapshot struct {
 	Nodes []Node
+
+	Output  float64       // mean tokens of an answer; 0 = unknown
+	Think   time.Duration // mean time a session takes between an answer and its next request; 0 = unknown
+	Cache   Cache         // what moving caches costs; zero = caches are not moved
+	Weights *Weights      // nil = the usual ones; others are for measuring what a term is worth
 }
 
 // Node is one machine, as far as the model is concerned.
@@ -22,132 +27,75 @@ type Node struct {
 	Full        bool // has refused a request since it last spoke
 	LineFull    bool // takes nobody into its line
 	// Ahead counts the requests on their way to the node of which its figures cannot know yet.
-	Ahead    int
-	Waiting  int           // who stands in its line, and who is on the way there
-	Hold     time.Duration // how long a request takes a slot there as a rule; 0 = unknown
+	Ahead   int
+	Waiting int           // who stands in its line, and who is on the way there
+	Hold    time.Duration // how long a request takes a slot there as a rule; 0 = unknown
+	RTT     time.Duration // to the node and back; 0 = unknown
+	// Score is what Classic compares: seconds from the start of a request to its first token, per prompt token;
+	// 0 = none yet.
+	Score float64
+
+	Replica int           // tokens of the request's prompt in a replica on its disk
+	Link    float64       // bytes a second at which it sends caches to others; 0 = it does not
+	Sending time.Duration // how long what it has to send already will take
+
 	Backends []Backend
 }
 
-// Backend is one engine.
+// Backend is one engine. Of its figures zero means unknown, or none, which is then the same.
 type Backend struct {
 	ID          string
 	Ready       bool
 	Slots, Free int
+
+	Prefill  float64 // prompt tokens a second when it computes one prompt
+	Decode   float64 // tokens a second of a single stream
+	Slowdown float64 // how much longer a token takes per further stream, as a share
+
+	Waiting     int           // who stands in the node's line and accepts only this one
+	Outstanding int           // prompt tokens it still has to compute
+	Decoding    int           // streams it generates
+	FreeIn      time.Duration // until a slot frees, by the owner's guess ([FreeIn]), if none is free
+	Residents   int           // sessions whose home it is and that were active lately
+	Idle        int           // those of them that have no request running
+
+	// Held is how many tokens of this request's prompt it holds, by all that is known.
+	Held int
 }
 
 // Request is what one client wants.
 type Request struct {
+	Policy Policy
 	Host   string   // id of the only node that will do; "" = any
 	Prefer []string // names of the nodes to use if they have a free slot, in order
-	Home   string   // id of the node the conversation ran on last; "" = unknown
 	Tried  []string // ids of the nodes that could not take it
 	Seed   uint64   // any number that differs between requests: equals take turns by it
+
+	Prompt      int    // its tokens, estimated; 0 = unknown
+	Home        string // id of the node the conversation ran on last; "" = unknown
+	HomeBackend string // and which backend; "" = unknown
+	Forget      bool   // home and what backends hold shall not count: the owner has switched affinity off
+	Flat        bool   // nor, in Classic, shall scores
+
+	// Stands is the id of the node in whose line it waits already, "" = in none; Place is who is before it there.
+	Stands string
+	Place  int
+	// Left is the time until it is refused, 0 = never: in its last moments it waits for its home no more if a slot is
+	// free elsewhere.
+	Left time.Duration
 }
 
-// Reason says in one word why a request goes where it goes.
-type Reason string
+// Policy is how to choose.
+type Policy string
 
 const (
-	Only   Reason = "only"   // there is one backend
-	Pinned Reason = "pinned" // the client named the node
-	Home   Reason = "home"   // back where the conversation was
-	Move   Reason = "move"   // somewhere else than where it was
-	Cold   Reason = "cold"   // it was nowhere yet
-	Wait   Reason = "wait"   // waits for a slot where the conversation was
+	Cost    Policy = "cost" // also what any other word means
+	Classic Policy = "classic"
 )
 
-// Plan is where a request goes. Without a node and without Wait nobody can take it, now or soon, and Reason is "".
-type Plan struct {
-	Node   string // id; "" while waiting = no line takes it
-	Local  bool   // Node is the one that decides
-	Wait   bool   // all that would do are full: it waits in the line of Node
-	Reason Reason
-}
-
-// Pick plans one request: the node it is pinned to; else the first preferred one with a free slot; else the local one
-// if it has; else the one with the most; else to wait, at its home or where the wait is shortest. Between equals the
-// home goes first, else they take turns.
-func Pick(s Snapshot, r Request) Plan {
-	nodes := usable(s, r)
-	if len(nodes) == 0 {
-		return Plan{}
-	}
-	if n := choose(nodes, r); n != nil {
-		return Plan{Node: n.ID, Local: n.Local, Reason: reason(nodes, n, r)}
-	}
-	p := Plan{Wait: true, Reason: Wait}
-	if n := shortest(nodes, r); n != nil {
-		p.Node, p.Local = n.ID, n.Local
-		if why := reason(nodes, n, r); why != Home {
-			p.Reason = why
-		}
-	}
-	return p
-}
-
-// usable leaves the nodes that can take the request once they have a free slot.
-func usable(s Snapshot, r Request) []*Node {
-	var nodes []*Node
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Serves() && (r.Host == "" || r.Host == n.ID) && !slices.Contains(r.Tried, n.ID) {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
-}
-
-func choose(nodes []*Node, r Request) *Node {
-	for _, name := range r.Prefer {
-		for _, n := range nodes {
-			if n.Name == name && n.Free() > 0 {
-				return n
-			}
-		}
-	}
-	for _, n := range nodes {
-		if n.Local && n.Free() > 0 {
-			return n
-		}
-	}
-	return roomiest(nodes, r)
-}
-
-// roomiest is the node with the most free slots, nil if all are full.
-func roomiest(nodes []*Node, r Request) *Node {
-	most := 1
-	var best []*Node
-	for _, n := range nodes {
-		switch free := n.Free(); {
-		case free > most:
-			most, best = free, []*Node{n}
-		case free == most:
-			best = append(best, n)
-		}
-	}
-	if len(best) == 0 {
-		return nil
-	}
-	for _, n := range best {
-		if n.ID == r.Home {
-			return n
-		}
-	}
-	return best[r.Seed%uint64(len(best))]
-}
-
-func reason(nodes []*Node, n *Node, r Request) Reason {
-	switch {
-	case r.Host != "":
-		return Pinned
-	case r.Home == n.ID:
-		return Home
-	case r.Home != "":
-		return Move
-	case len(nodes) == 1 && n.ready() == 1:
-		return Only
-	}
-	return Cold
+// usable tells whether the node can take the request once it has a free slot.
+func (n *Node) usable(r *Request) bool {
+	return n.Serves() && (r.Host == "" || r.Host == n.ID) && !slices.Contains(r.Tried, n.ID)
 }
 
 // Serves tells whether the node takes requests, now or when a slot frees.
@@ -157,8 +105,8 @@ func (n *Node) Serves() bool {
 
 func (n *Node) ready() int {
 	ready := 0
-	for _, b := range n.Backends {
-		if b.Ready {
+	for i := range n.Backends {
+		if n.Backends[i].Ready {
 			ready++
 		}
 	}
@@ -170,11 +118,27 @@ func (n *Node) Free() int {
 	if !n.Serves() || n.Full {
 		return 0
 	}
-	free := -n.Ahead
-	for _, b := range n.Backends {
-		if b.Ready {
-			free += b.Free
+	free := 0
+	for i := range n.Backends {
+		if b := &n.Backends[i]; b.Ready {
+			free += b.free()
 		}
 	}
-	return max(0, free)
+	return max(0, free-max(0, n.Ahead))
 }
+
+func (n *Node) slots() int {
+	slots := 0
+	for i := range n.Backends {
+		if b := &n.Backends[i]; b.Ready {
+			slots += b.slots()
+		}
+	}
+	return slots
+}
+
+// maxSlots bounds what is believed of one backend.
+const maxSlots = 1 << 16
+
+func (b *Backend) slots() int { return min(max(0, b.Slots), maxSlots) }
+func (b *Backend) free() int  { return min(max(0, b.Free), b.slots()) }

@@ -2,6 +2,7 @@ package route_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -63,7 +64,8 @@ func TestPick(t *testing.T) {
 		{"in the shorter line", nodes{node("a", 0, waiting(1)), node("self", 0, waiting(2))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
 		{"in the quicker line", nodes{node("a", 0, waiting(4), holds(2)), node("b", 0, waiting(2), holds(9))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
 		{"who has not told is like the others", nodes{node("a", 0, waiting(1), holds(20)), node("b", 0, waiting(2))}, route.Request{}, route.Plan{Node: "a", Wait: true, Reason: route.Cold}},
-		{"at its home, however long", nodes{node("a", 0), node("b", 0, waiting(9))}, route.Request{Home: "b"}, route.Plan{Node: "b", Wait: true, Reason: route.Wait}},
+		{"at its home, if it is the one and it costs little more", nodes{node("a", 0), node("b", 0)}, route.Request{Home: "b"}, route.Plan{Node: "b", Wait: true, Reason: route.Wait}},
+		{"but not however long", nodes{node("a", 0), node("b", 0, waiting(9))}, route.Request{Home: "b"}, route.Plan{Node: "a", Wait: true, Reason: route.Move}},
 		{"not in a line that is full", nodes{node("a", 0, waiting(9)), node("b", 0, lineFull)}, route.Request{Home: "b"}, route.Plan{Node: "a", Wait: true, Reason: route.Move}},
 		{"equal lines take turns", nodes{node("a", 0), node("b", 0)}, route.Request{Seed: 1}, route.Plan{Node: "b", Wait: true, Reason: route.Cold}},
 		{"all lines full", nodes{node("a", 0, lineFull)}, route.Request{}, route.Plan{Wait: true, Reason: route.Wait}},
@@ -75,10 +77,29 @@ func TestPick(t *testing.T) {
 		{"tried", nodes{node("a", 4), node("b", 1)}, route.Request{Tried: []string{"a"}}, route.Plan{Node: "b", Reason: route.Only}},
 		{"all tried", nodes{node("a", 4)}, route.Request{Tried: []string{"a"}}, route.Plan{}},
 	} {
-		if got := route.Pick(route.Snapshot{Nodes: c.nodes}, c.ask); got != c.want {
+		if got := short(route.Pick(route.Snapshot{Nodes: c.nodes}, c.ask)); got != short(c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}
+}
+
+// outcome is a plan without its explanation.
+type outcome struct {
+	node, backend string
+	local, wait   bool
+	reason, fetch route.Reason
+	from          string
+}
+
+func whole(p route.Plan) outcome {
+	return outcome{p.Node, p.Backend, p.Local, p.Wait, p.Reason, p.Fetch, p.From}
+}
+
+// short leaves the backend out too.
+func short(p route.Plan) outcome {
+	o := whole(p)
+	o.backend = ""
+	return o
 }
 
 // TestPickKeepsItsPromises looks at 40,000 meshes of any kind.
@@ -92,7 +113,7 @@ func TestPickKeepsItsPromises(t *testing.T) {
 		if err := judge(s, r, p); err != nil {
 			t.Fatalf("%v\nmesh %+v\nrequest %+v\nplan %+v", err, s, r, p)
 		}
-		if again := route.Pick(s, r); again != p {
+		if again := route.Pick(s, r); whole(again) != whole(p) {
 			t.Fatalf("the same question has two answers: %+v and %+v", p, again)
 		}
 	}
@@ -113,7 +134,37 @@ func anyMesh(rng *rand.Rand) (s route.Snapshot) {
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
+	if rng.IntN(3) > 0 {
+		measure(&s, func() float64 { return math.Exp(rng.NormFloat64() * 4) })
+	}
+	if rng.IntN(4) == 0 {
+		measure(&s, func() float64 { return nonsense[rng.IntN(len(nonsense))] })
+	}
 	return s
+}
+
+// nonsense is what a member may tell that lies, or whose clock went back.
+var nonsense = []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-300, 1e18}
+
+// measure fills in all figures that are not needed to place a request.
+func measure(s *route.Snapshot, figure func() float64) {
+	whole := func() int {
+		if f := figure(); f > -1e15 && f < 1e15 {
+			return int(f)
+		}
+		return math.MaxInt
+	}
+	some := func() time.Duration { return time.Duration(whole()) }
+	s.Output, s.Think, s.Cache = figure(), some(), route.Cache{TokenBytes: figure(), StateBytes: figure(), ImportRate: figure()}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Hold, n.RTT, n.Score, n.Replica, n.Link, n.Sending = some(), some(), figure(), whole(), figure(), some()
+		for j := range n.Backends {
+			b := &n.Backends[j]
+			b.Prefill, b.Decode, b.Slowdown, b.FreeIn = figure(), figure(), figure(), some()
+			b.Waiting, b.Outstanding, b.Decoding, b.Residents, b.Idle, b.Held = whole(), whole(), whole(), whole(), whole(), whole()
+		}
+	}
 }
 
 func anyRequest(rng *rand.Rand) (r route.Request) {
@@ -129,6 +180,18 @@ func anyRequest(rng *rand.Rand) (r route.Request) {
 	for range rng.IntN(3) {
 		r.Tried = append(r.Tried, fmt.Sprint(rng.IntN(6)))
 	}
+	if r.Home != "" && rng.IntN(2) == 0 {
+		r.HomeBackend = fmt.Sprint(rng.IntN(3))
+	}
+	if rng.IntN(3) == 0 {
+		r.Policy = route.Classic
+	}
+	if rng.IntN(4) == 0 {
+		r.Stands, r.Place = fmt.Sprint(rng.IntN(6)), rng.IntN(5)-1
+	}
+	r.Forget, r.Flat = rng.IntN(8) == 0, rng.IntN(8) == 0
+	r.Prompt = []int{0, 300, 40_000, -1, math.MaxInt, math.MinInt}[rng.IntN(6)]
+	r.Left = time.Duration(rng.IntN(3)) * time.Second
 	r.Seed = rng.Uint64()
 	return r
 }
@@ -159,31 +222,75 @@ func judge(s route.Snapshot, r route.Request, p route.Plan) error {
 			chosen = &s.Nodes[i]
 		}
 	}
+	preferred := func(n route.Node) bool { return room(n) > 0 && slices.Contains(r.Prefer, n.Name) }
 	switch {
-	case !could && p != (route.Plan{}):
+	case !could && !p.None():
 		return fmt.Errorf("nobody may take it, and yet there is a plan")
-	case could && p == (route.Plan{}):
+	case could && p.None():
 		return fmt.Errorf("somebody may take it, and there is no plan")
-	case p.Wait && most > 0:
-		return fmt.Errorf("it waits although a slot is free")
-	case p.Wait && p.Node != "" && (chosen == nil || !may(*chosen) || chosen.LineFull):
-		return fmt.Errorf("it waits where it cannot")
-	case p.Wait && p.Node == "" && slices.ContainsFunc(s.Nodes, func(n route.Node) bool { return may(n) && !n.LineFull }):
-		return fmt.Errorf("it stands in no line although one takes it")
-	case p.Wait || p == (route.Plan{}):
+	case p.None():
 		return nil
-	case chosen == nil || room(*chosen) == 0:
-		return fmt.Errorf("the node has no room")
-	case p.Local != chosen.Local:
+	case p.Wait && most > 0 && (p.Node == "" || p.Node != r.Home || r.Forget || r.Policy == route.Classic):
+		return fmt.Errorf("it waits elsewhere than at its home although a slot is free")
+	case p.Wait && p.Node != "" && (chosen == nil || !may(*chosen) || chosen.LineFull && r.Stands != p.Node):
+		return fmt.Errorf("it waits where it cannot")
+	case p.Wait && p.Node == "" && r.Policy != route.Classic && slices.ContainsFunc(s.Nodes, func(n route.Node) bool { return may(n) && !n.LineFull }):
+		return fmt.Errorf("it stands in no line although one takes it")
+	case p.Wait && p.Fetch != "":
+		return fmt.Errorf("it fetches a cache without a slot")
+	case chosen == nil && p.Node != "":
+		return fmt.Errorf("there is no such node")
+	case chosen != nil && p.Local != chosen.Local:
 		return fmt.Errorf("local is wrong")
+	case !p.Wait && slices.ContainsFunc(s.Nodes, preferred) && !preferred(*chosen):
+		return fmt.Errorf("a preferred node goes first")
+	case !p.Wait && room(*chosen) == 0:
+		return fmt.Errorf("the node has no room")
 	}
-	preferred := slices.Contains(r.Prefer, chosen.Name)
-	if !preferred && !chosen.Local && room(*chosen) < most {
-		return fmt.Errorf("another has more room")
+	if bare(s) && r.Policy != route.Classic && !p.Wait && !preferred(*chosen) && chosen.ID != r.Home && !chosen.Local {
+		if room(*chosen) < most {
+			return fmt.Errorf("another has more room")
+		}
+		if at := slices.IndexFunc(s.Nodes, func(n route.Node) bool { return n.Local && room(n) > 0 }); at >= 0 {
+			return fmt.Errorf("this node goes first")
+		}
 	}
+	return judgeBackend(r, p, chosen)
+}
+
+// bare tells whether nothing is known but slots: then free slots are all there is to go by.
+func bare(s route.Snapshot) bool {
 	for _, n := range s.Nodes {
-		if !preferred && room(n) > 0 && (slices.Contains(r.Prefer, n.Name) || n.Local && !chosen.Local) {
-			return fmt.Errorf("node %s goes first", n.ID)
+		if n.Hold != 0 || n.RTT != 0 {
+			return false
+		}
+		for _, b := range n.Backends {
+			if b != (route.Backend{ID: b.ID, Ready: b.Ready, Slots: b.Slots, Free: b.Free}) {
+				return false
+			}
+		}
+	}
+	return s.Output == 0 && s.Think == 0
+}
+
+func judgeBackend(r route.Request, p route.Plan, n *route.Node) error {
+	if p.Backend != "" || !p.Wait {
+		at := slices.IndexFunc(n.Backends, func(b route.Backend) bool { return b.ID == p.Backend })
+		switch {
+		case at < 0 || !n.Backends[at].Ready:
+			return fmt.Errorf("the backend is not there")
+		case !p.Wait && n.Backends[at].Free == 0:
+			return fmt.Errorf("the backend has no room")
+		}
+	}
+	for _, c := range p.Candidates {
+		if math.IsNaN(c.Total) || math.IsInf(c.Total, 0) || c.Total < 0 {
+			return fmt.Errorf("a cost of %v", c.Total)
+		}
+		for _, term := range []float64{c.Prefill, c.Decode, c.Stall, c.Shadow, c.Queue, c.Load, c.Reserve, c.RTT} {
+			if !(term >= 0) {
+				return fmt.Errorf("a term of %v", term)
+			}
 		}
 	}
 	return nil

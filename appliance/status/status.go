@@ -105,6 +105,17 @@ type Request struct {
 	Task           string   `json:"task"`
 }
 
+// Session is one row of GET /api/sessions: where a conversation is at home.
+type Session struct {
+	Session   string `json:"session"` // digest; "" = it names none and is known by its prompt
+	Model     string `json:"model"`
+	Node      string `json:"node"`
+	Backend   string `json:"backend"`
+	Tokens    *int   `json:"tokens"` // its last prompt and answer, null while unknown
+	IdleMS    int64  `json:"idle_ms"`
+	KeySource string `json:"key_source"` // as in Request
+}
+
 // Cluster is GET /v1/cluster: the mesh as the answering node sees it.
 type Cluster struct {
 	Members  []Member       `json:"members"`

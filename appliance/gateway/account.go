@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
+	"viiwork/engine"
+)
+
+const (
+	// saveEvery is how often the measured rates are stored at most.
+	saveEvery = 30 * time.Second
+	// wholeTokens is to how many the tokens that are still to compute are rounded: each batch is no news.
+	wholeTokens = 512
+	// freeInStep is the same for the time until a slot frees.
+	freeInStep = 500 * time.Millisecond
+)
+
+// Run begins with what an earlier run has measured and keeps on disk what this one does, until ctx ends. A gateway without a
+// file for it needs no Run.
+func (g *Gateway) Run(ctx context.Context) error {
+	if err := g.rates.load(g.cfg.RatesFile); err != nil {
+		g.log.Warn("what was measured before is not known", "error", err)
+	}
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for over := false; !over && g.cfg.RatesFile != ""; {
+		select {
+		case <-ctx.Done():
+			over = true
+		case <-tick.C:
+		}
+		if err := g.rates.save(g.cfg.RatesFile); err != nil {
+			g.log.Warn("the measured rates are not kept: after a restart they are measured anew", "error", err)
+		}
+	}
+	return nil
+}
+
+// depart notes that an engine has got the request.
+func (k *call) depart(lease *engine.Lease) {
+	k.flight = k.g.flights.begin(lease.Backend())
+	k.began = time.Now()
+	k.first = 0
+}
+
+// watch tells the flight how far the engine is.
+func (k *call) watch(f *follower) {
+	switch {
+	case k.flight == nil:
+	case f.content:
+		k.flight.token()
+	case f.prefill:
+		k.flight.computes(f.tally.left)
+	}
+}
+
+// land takes account of what an engine has done for the request: what its backend holds now, and how fast it was. What a
+// broken engine holds is not known.
+func (k *call) land(lease *engine.Lease, err error) {
+	produced := k.flight.produced
+	streams := k.flight.end()
+	k.flight = nil
+	t := &k.tally
+	var e *Error
+	if !k.rt.streams() || t.prompt < 0 || k.first == 0 || errors.As(err, &e) {
+		return
+	}
+	p, answer := k.prefix(), t.output
+	if answer < 0 {
+		answer = produced
+	}
+	k.g.rates.counted(k.model, p, t.prompt)
+	k.g.known.Settle(mesh.Resident{
+		Model: k.model, Backend: lease.Backend(), Session: k.session, Source: k.source,
+		Chain: p.Links, Marks: k.g.rates.marks(k.model, p, t.prompt), Tokens: t.prompt + answer,
+	}, t.cached)
+	if err == nil {
+		k.g.rates.answered(k.model, lease.Backend(), work{
+			prompt: t.prompt, cached: t.cached, output: t.output, prefill: t.prefill, decode: t.decode, streams: streams, first: k.first,
+		})
+	}
+}
+
+// claim is how many tokens of the prompt a member says it holds at a backend.
+func (k *call) claim(m mesh.Member, backend string) int {
+	for _, h := range k.found.Held {
+		if h.Node == m.ID && h.Backend == backend {
+			return h.Tokens
+		}
+	}
+	return 0
+}
+
+// busy puts into a backend's report what it is at work on, and who lives there. output is the mean length of an answer.
+func (g *Gateway) busy(to *mesh.Backend, output float64) {
+	l := g.flights.load(to.ID)
+	to.Outstanding = (l.outstanding + wholeTokens - 1) / wholeTokens * wholeTokens
+	to.Decoding = l.decoding
+	to.Residents = max(g.known.Residents(to.ID), len(l.running))
+	to.Idle = to.Residents - len(l.running)
+	if to.Free == 0 {
+		to.FreeInMS = route.FreeIn(priced(*to), l.running, output).Round(freeInStep).Milliseconds()
+	}
+}
+
+// terms is which engine process each backend of this node was last seen with.
+type terms struct {
+	mu sync.Mutex
+	of map[string]string // by backend; "" = it has not served yet
+}
+
+// engines forgets what engines held that are not there any more, or began anew.
+func (g *Gateway) engines(models []engine.ModelState) {
+	g.terms.mu.Lock()
+	defer g.terms.mu.Unlock()
+	now := map[string]string{}
+	for _, m := range models {
+		for _, b := range m.Backends {
+			term := g.terms.of[b.ID]
+			if serving(b.State) {
+				if term = b.Process; term == "" {
+					term = b.ReadySince.String()
+				}
+			}
+			now[b.ID] = term
+		}
+	}
+	for id, term := range g.terms.of {
+		if term != "" && now[id] != term {
+			g.known.Forget(id)
+		}
+	}
+	g.terms.of = now
+}

@@ -1,0 +1,39 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"viiwork/appliance/mesh"
+	"viiwork/appliance/status"
+)
+
+// listSessions tells where conversations are at home in the mesh, those last used first.
+func (g *Gateway) listSessions(c echo.Context) error {
+	n, err := wantedRows(c)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, g.Sessions(n))
+}
+
+// Sessions lists up to n conversations, those last used first.
+func (g *Gateway) Sessions(n int) []status.Session {
+	names := map[string]string{"": g.cfg.Node}
+	for _, m := range g.members() {
+		names[m.Member.ID] = m.Member.Name
+	}
+	list := []status.Session{}
+	for _, c := range g.known.Conversations(min(n, mesh.MaxHomes)) {
+		s := status.Session{Session: c.Session, Model: c.Model, Node: c.Home.Node, Backend: c.Home.Backend, KeySource: c.Source, IdleMS: max(0, c.Idle.Milliseconds())}
+		if name, known := names[c.Home.Node]; known {
+			s.Node = name
+		}
+		if c.Tokens > 0 {
+			s.Tokens = &c.Tokens
+		}
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,280 @@
+package mesh
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// RegisterConfig is what a Register is made of.
+type RegisterConfig struct {
+	Now func() time.Time // nil = time.Now
+	Log *slog.Logger     // nil = silent
+}
+
+// Register knows where conversations are: what the backends of this node hold, what the members say that theirs hold, and
+// where each conversation is at home. What it says is a guess that costs time when it is wrong, and nothing else.
+//
+// This node's own part is written by whoever runs requests, the members' by the Watcher that was given the Register. It
+// bounds all of it: a million conversations leave it as large as some thousands.
+type Register struct {
+	cfg RegisterConfig
+
+	mu      sync.Mutex // guards all below; held for microseconds
+	index   index
+	homes   homes
+	own     map[string]*shelf               // by backend
+	last    uint64                          // number of an own resident
+	links   int                             // of all own residents
+	others  map[string]map[uint64]*Resident // by member
+	credits map[string]*credit              // by member
+	found   []held                          // of the search under way
+}
+
+// NewRegister makes an empty Register.
+func NewRegister(cfg RegisterConfig) *Register {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Register{
+		cfg: cfg, index: newIndex(), homes: newHomes(), own: map[string]*shelf{},
+		others: map[string]map[uint64]*Resident{}, credits: map[string]*credit{},
+	}
+}
+
+// Settle notes what a backend of this node holds now that an answer of it has ended. cached is how many tokens of its
+// prompt the engine had, -1 = unknown: it says whether what was believed to be there was.
+func (r *Register) Settle(stay Resident, cached int) {
+	now := r.cfg.Now()
+	stay.Active = now
+	s := newResident(stay)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.check() != nil {
+		return
+	}
+	at := Spot{"", s.Backend}
+	shelf := r.shelf(s.Backend)
+	r.succeed(shelf, s, cached)
+	r.last++
+	s.id = r.last
+	shelf.list, shelf.counted = append(shelf.list, s), time.Time{}
+	r.put(at, s)
+	if len(shelf.list) > shelf.room {
+		r.remove(shelf, 0)
+	}
+	for r.links > maxLinks {
+		r.remove(r.stalest(), 0)
+	}
+	r.homes.set(home{key: homeKey{s.Model, s.Session}, spot: at, source: s.Source, tokens: s.Tokens, active: now, ended: true})
+}
+
+// succeed takes away what s has come out of, and all that has turned out to be gone.
+func (r *Register) succeed(shelf *shelf, s *Resident, cached int) {
+	i, claimed := shelf.find(s)
+	if i < 0 {
+		shelf.learn(cached, s.Tokens)
+		return
+	}
+	s.from = shelf.list[i].id
+	if shelf.prove(i, claimed, cached) {
+		r.remove(shelf, i)
+		return
+	}
+	for range i + 1 {
+		r.remove(shelf, 0)
+	}
+}
+
+// Forget drops what a backend of this node held: its engine has begun anew.
+func (r *Register) Forget(backend string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := r.own[backend]; s != nil && len(s.list) > 0; {
+		r.remove(s, 0)
+	}
+	delete(r.own, backend)
+}
+
+// Went notes where a conversation runs from now on; node "" is this one.
+func (r *Register) Went(model, session, source string, at Spot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := home{key: homeKey{model, session}, spot: at, source: source, active: r.cfg.Now()}
+	if was := r.homes.find(model, session); was != nil {
+		h.tokens = was.tokens
+	}
+	r.homes.set(h)
+}
+
+// Holding is how much of a prompt a spot holds.
+type Holding struct {
+	Spot
+	Tokens int
+}
+
+// Found is what is known of a prompt.
+type Found struct {
+	Known    bool // there is a home
+	Home     Spot
+	ByPrefix bool          // it was found by what it holds, not by the session
+	Since    time.Duration // since its last answer ended; 0 = unknown, or a request of it runs
+	Held     []Holding
+	// Matched is how many links of the prompt some spot holds, and Counted how many tokens these are.
+	Matched, Counted int
+}
+
+// Find tells where a conversation is at home and which spots hold how much of its prompt. The home is where the session
+// ran last; where a session has more than one conversation, the spot that holds this one. Without a session it is the
+// spot that holds more of the prompt than other conversations share.
+func (r *Register) Find(model, session string, prompt []Link) Found {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.cfg.Now()
+	r.found = r.index.find(prompt, r.found[:0])
+	r.found = slices.DeleteFunc(r.found, func(h held) bool { return !r.believed(h.spot.Node, now) })
+	var f Found
+	best := r.nearest()
+	if len(r.found) > 0 {
+		f.Matched, f.Counted = r.found[0].depth+1, r.found[0].mark
+	}
+	for _, h := range r.found {
+		f.Held = append(f.Held, Holding{h.spot, h.tokens})
+	}
+	if h := r.homes.find(model, session); h != nil && r.believed(h.teller, now) {
+		f.Known, f.Home = true, h.spot
+		if h.ended {
+			f.Since = now.Sub(h.active)
+		}
+		if h.blind && h.tokens > r.heldAt(h.spot) {
+			f.Held = append(f.Held, Holding{h.spot, h.tokens})
+		}
+		if best != nil && best.spot != h.spot && best.tokens >= r.heldAt(h.spot)+leastClaim {
+			f.Home = best.spot
+		}
+	} else if best != nil {
+		f.Known, f.Home, f.ByPrefix, f.Since = true, best.spot, true, now.Sub(best.active)
+	}
+	return f
+}
+
+// nearest is the spot that holds most of the prompt, if that is worth a way and tells it from other conversations: the one
+// last used, if there are several.
+func (r *Register) nearest() *held {
+	var best *held
+	for i := range r.found {
+		h := &r.found[i]
+		if !h.alone || h.depth < r.found[0].depth {
+			break
+		}
+		if h.tokens < leastClaim {
+			continue
+		}
+		if best == nil || h.active.After(best.active) {
+			best = h
+		}
+	}
+	return best
+}
+
+func (r *Register) heldAt(at Spot) int {
+	for _, h := range r.found {
+		if h.spot == at {
+			return h.tokens
+		}
+	}
+	return 0
+}
+
+// put and remove keep the index to what is held.
+func (r *Register) put(at Spot, s *Resident) {
+	if !r.index.room(len(s.Chain)) {
+		s.Chain, s.Marks = nil, nil
+	}
+	r.index.add(at, s)
+	if at.Node == "" {
+		r.links += len(s.Chain)
+	}
+}
+
+// stalest is the shelf with the resident that was unused for longest.
+func (r *Register) stalest() *shelf {
+	var oldest *shelf
+	for _, s := range r.own {
+		if len(s.list) > 0 && (oldest == nil || s.list[0].id < oldest.list[0].id) {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+func (r *Register) remove(s *shelf, i int) {
+	r.index.take(Spot{"", s.list[i].Backend}, s.list[i])
+	r.links -= len(s.list[i].Chain)
+	s.list, s.counted = slices.Delete(s.list, i, i+1), time.Time{}
+}
+
+// Residents counts the conversations that live at a backend of this node: those that were active within 300 s.
+func (r *Register) Residents(backend string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.own[backend]
+	if s == nil {
+		return 0
+	}
+	return s.alive(r.cfg.Now())
+}
+
+// told lists what this node holds, the longest unused first within each backend.
+func (r *Register) told() []*Resident {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*Resident
+	for _, s := range r.own {
+		all = append(all, s.list...)
+	}
+	slices.SortFunc(all, func(a, b *Resident) int { return int(a.id) - int(b.id) })
+	return all
+}
+
+// Conversation is where one is at home, for people.
+type Conversation struct {
+	Model, Session, Source string
+	Home                   Spot
+	Tokens                 int           // 0 = unknown
+	Idle                   time.Duration // since it was last active, as far as is known
+}
+
+// Conversations lists up to n, those last used first. One without a session is known by its prompt only.
+func (r *Register) Conversations(n int) []Conversation {
+	now := r.cfg.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := []Conversation{}
+	for el := r.homes.order.Front(); el != nil && len(list) < n; el = el.Next() {
+		h := el.Value.(*home)
+		list = append(list, Conversation{h.key.model, h.key.session, h.source, h.spot, h.tokens, now.Sub(h.active)})
+	}
+	nameless := func(member string, s *Resident) {
+		if s.Session == "" {
+			list = append(list, Conversation{s.Model, "", s.Source, Spot{member, s.Backend}, s.Tokens, now.Sub(s.Active)})
+		}
+	}
+	for _, s := range r.own {
+		for _, held := range s.list {
+			nameless("", held)
+		}
+	}
+	for member, all := range r.others {
+		for _, held := range all {
+			nameless(member, held)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Conversation) int { return cmp.Compare(a.Idle, b.Idle) })
+	return list[:max(0, min(n, len(list)))]
+}

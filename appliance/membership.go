@@ -185,6 +185,7 @@ func (m *membership) meet() (*fellows, error) {
 			prev = all[1]
 		}
 	}
+	m.node.Admit(serf.Remembered(m.cfg.Node.StateDir)...) // else who is asked first could not be dialled
 	var err error
 	f.cluster, err = serf.New(serf.Config{
 		ID: f.id, Name: m.cfg.Node.Name, API: netip.AddrPortFrom(m.node.Addr(), uint16(m.cfg.API.Port)),

@@ -86,11 +86,10 @@ func (c *Cluster) create(t *transport, events chan<- hserf.Event, start time.Tim
 		c.mu.Unlock()
 	}
 	if c.cfg.StateDir != "" {
-		dir := filepath.Join(c.cfg.StateDir, "serf")
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		conf.SnapshotPath = rememberedFile(c.cfg.StateDir)
+		if err := os.MkdirAll(filepath.Dir(conf.SnapshotPath), 0o700); err != nil {
 			return nil, fmt.Errorf("making the folder for known members: %w", err)
 		}
-		conf.SnapshotPath = filepath.Join(dir, "members")
 	}
 	return hserf.Create(conf)
 }

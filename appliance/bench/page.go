@@ -68,13 +68,17 @@ func drawTimes(turns []Turn, took time.Duration) template.HTML {
 	return p.done()
 }
 
-const bins = 45
+// binsOf is into how many stretches of time the turns are sorted: the fewer they are, the longer each must be to say
+// something.
+func binsOf(turns []Turn) int { return min(45, max(6, len(turns)/10)) }
 
 // binned counts turns by the time at which they began.
-func binned(turns []Turn, took time.Duration, what func(Turn) bool) (counts [bins]int) {
+func binned(turns []Turn, took time.Duration, what func(Turn) bool) []int {
+	bins := binsOf(turns)
+	counts := make([]int, bins)
 	for _, t := range turns {
 		if what(t) {
-			counts[min(bins-1, int(bins*t.At.Seconds()/max(1, took.Seconds())))]++
+			counts[min(bins-1, int(float64(bins)*t.At.Seconds()/max(1, took.Seconds())))]++
 		}
 	}
 	return counts
@@ -88,9 +92,9 @@ func drawHits(turns []Turn, took time.Duration) template.HTML {
 	}
 	all := binned(turns, took, Turn.ordinary)
 	hits := binned(turns, took, func(t Turn) bool { return t.ordinary() && t.Hit() })
-	times, shares := make([]float64, bins), make([]float64, bins)
+	times, shares := make([]float64, len(all)), make([]float64, len(all))
 	for i := range all {
-		times[i], shares[i] = p.binEdge(i)+p.binEdge(1)/2, float64(hits[i])/float64(all[i]) // not a number without turns
+		times[i], shares[i] = p.until*(float64(i)+0.5)/float64(len(all)), float64(hits[i])/float64(all[i]) // not a number without turns
 	}
 	p.path(times, shares)
 	return p.done()
@@ -107,8 +111,9 @@ func drawChanges(turns []Turn, took time.Duration) template.HTML {
 		{"partly", func(t Turn) bool { return t.ordinary() && t.Moved == MovedNode && t.Class() == Partly }},
 		{"cold", func(t Turn) bool { return t.ordinary() && t.Moved == MovedNode && t.Class() >= Cold }},
 	}
-	var sums [bins]int
-	counts := make([][bins]int, len(kinds))
+	bins := binsOf(turns)
+	sums, low := make([]int, bins), make([]int, bins)
+	counts := make([][]int, len(kinds))
 	most := 1
 	for k, kind := range kinds {
 		counts[k] = binned(turns, took, kind.what)
@@ -120,17 +125,14 @@ func drawChanges(turns []Turn, took time.Duration) template.HTML {
 	p := newPlot(took, "turns that ran elsewhere than the one before")
 	p.line(0, "0")
 	p.line(1, fmt.Sprint(most))
-	var low [bins]int
+	edge := func(i int) float64 { return p.until * float64(i) / float64(bins) }
 	for k, kind := range kinds {
 		for i, n := range counts[k] {
 			if n > 0 {
-				p.bar(kind.name, p.binEdge(i), p.binEdge(i+1), float64(low[i])/float64(most), float64(low[i]+n)/float64(most))
+				p.bar(kind.name, edge(i), edge(i+1), float64(low[i])/float64(most), float64(low[i]+n)/float64(most))
 			}
 			low[i] += n
 		}
 	}
 	return p.done()
 }
-
-// binEdge is when the i-th bin begins, in s.
-func (p *plot) binEdge(i int) float64 { return p.until * float64(i) / bins }

@@ -11,7 +11,7 @@ import (
 // The page of a plot, in its own units.
 const (
 	plotWidth, plotHeight     = 900.0, 240.0
-	plotLeft, plotRight       = 56.0, 12.0
+	plotLeft, plotRight       = 56.0, 30.0
 	plotTop, plotBottom       = 10.0, 28.0
 	plotBreadth, plotStanding = plotWidth - plotLeft - plotRight, plotHeight - plotTop - plotBottom
 )

@@ -11,12 +11,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
 const (
 	lookLimit  = 10 * time.Second // an entry's time to say what it has
-	modelLimit = 8 << 20          // bytes of that
+	modelLimit = 4 << 20          // bytes of that
 )
 
 // listed is a model as GET /v1/models has it.
@@ -68,21 +69,25 @@ func (c *client) document(ctx context.Context, method, url string, body []byte, 
 
 // survey asks all entries and decides on those to use, the model, and the least context it has anywhere.
 func (c *client) survey(ctx context.Context, cfg *Config) (room int, err error) {
+	found, faults := make([][]listed, len(cfg.Entries)), make([]error, len(cfg.Entries))
+	var looks sync.WaitGroup
+	for i, entry := range cfg.Entries {
+		looks.Go(func() { found[i], faults[i] = c.look(ctx, entry) })
+	}
+	looks.Wait()
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
 	var alive []string
 	var models []listed
-	for _, entry := range cfg.Entries {
-		found, err := c.look(ctx, entry)
-		if err != nil && ctx.Err() != nil {
-			return 0, context.Cause(ctx)
+	for i, entry := range cfg.Entries {
+		switch {
+		case faults[i] == nil:
+			alive = append(alive, entry)
+			models = append(models, found[i]...)
+		case !cfg.SkipDead:
+			return 0, fmt.Errorf("asking the entry %s what models it has: %w", entry, faults[i])
 		}
-		if err != nil {
-			if cfg.SkipDead {
-				continue
-			}
-			return 0, fmt.Errorf("asking the entry %s what models it has: %w", entry, err)
-		}
-		alive = append(alive, entry)
-		models = append(models, found...)
 	}
 	if len(alive) == 0 {
 		return 0, errors.New("no entry answers: name those that do with --entry")

@@ -261,7 +261,7 @@ func TestTheModelMustFit(t *testing.T) {
 		{`{"data":[{"id":"a","context_length":8192}]}`, "b", 0, "no entry has a model"},
 		{`{"data":[{"id":"a","context_length":8192}]}`, "", 1, "give a scale of 0.322 or less"},
 		{`{"data":[{"id":"a","context_length":16}]}`, "", 0, "too small"},
-		{strings.Repeat("x", 9<<20), "", 0, "no JSON"},
+		{strings.Repeat("x", 5<<20), "", 0, "no JSON"},
 		{`{"data":[{"id":"a","context_length":8192}]}`, "", 0, ""},
 	} {
 		list = c.list

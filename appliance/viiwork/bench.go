@@ -111,10 +111,11 @@ func (c *cli) benchSwarm(ctx context.Context, s swarm) error {
 	if err != nil {
 		return err
 	}
-	if err := files.finish(report); err != nil {
+	written := files.finish(report)
+	if err := c.benchSwarmResult(report, s.asJSON); err != nil {
 		return err
 	}
-	return c.benchSwarmResult(report, s.asJSON)
+	return written
 }
 
 // play runs the agents, with a bar for who watches.
@@ -122,6 +123,7 @@ func (c *cli) play(ctx context.Context, s swarm, files *benchFiles) (bench.Repor
 	bar := newBar(c, s.Config)
 	s.Begun = func(r bench.Report) {
 		c.note("%s of %s, token counts × %v, by %s", count(r.Sessions, "agent"), r.Model, r.Scale, strings.Join(r.Entries, ", "))
+		files.begin()
 		bar.start()
 	}
 	s.Ended = func(t bench.Turn) {

@@ -8,8 +8,8 @@ import (
 	"viiwork/appliance/bench"
 )
 
-// benchFiles are those a bench writes. They are made before it begins: an hour's figures must not be lost to a slip in a
-// path.
+// benchFiles are those a bench writes. They are opened before it begins, since an hour's figures must not be lost to a slip
+// in a path, and what was in them is kept until there is something to replace it.
 type benchFiles struct {
 	csv, html *os.File
 	rows      *bench.CSV
@@ -20,18 +20,26 @@ func (s swarm) open() (*benchFiles, error) {
 	f := &benchFiles{}
 	var err error
 	if s.csv != "" {
-		if f.csv, err = os.Create(s.csv); err == nil {
-			f.rows, err = bench.NewCSV(f.csv)
-		}
+		f.csv, err = os.OpenFile(s.csv, os.O_CREATE|os.O_WRONLY, 0o644)
 	}
 	if err == nil && s.html != "" {
-		f.html, err = os.Create(s.html)
+		f.html, err = os.OpenFile(s.html, os.O_CREATE|os.O_WRONLY, 0o644)
 	}
 	if err != nil {
 		f.close()
-		return nil, fmt.Errorf("making the report's files: %w", err)
+		return nil, fmt.Errorf("opening the report's files: %w", err)
 	}
 	return f, nil
+}
+
+// begin empties the file of rows and writes its head.
+func (f *benchFiles) begin() {
+	if f.csv == nil {
+		return
+	}
+	if f.fault = emptyFile(f.csv); f.fault == nil {
+		f.rows, f.fault = bench.NewCSV(f.csv)
+	}
 }
 
 // add writes a row; once that fails, none any more.
@@ -50,17 +58,25 @@ func (f *benchFiles) finish(r bench.Report) error {
 		return nil
 	}
 	w := bufio.NewWriter(f.html)
-	err := r.HTML(w)
+	err := emptyFile(f.html)
 	if err == nil {
-		err = w.Flush()
+		err = r.HTML(w)
 	}
 	if err == nil {
-		err = f.html.Sync()
+		err = w.Flush()
 	}
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
+}
+
+// emptyFile does so with a file on a disk; a pipe or a terminal has nothing in it.
+func emptyFile(f *os.File) error {
+	if stat, err := f.Stat(); err != nil || !stat.Mode().IsRegular() {
+		return err
+	}
+	return f.Truncate(0)
 }
 
 func (f *benchFiles) close() {

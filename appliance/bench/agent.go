@@ -13,7 +13,6 @@ import (
 // agent is one client: it asks, waits for the answer, thinks, asks again with a longer history.
 type agent struct {
 	*swarm
-	nr     int // from 0
 	named  bool
 	rng    *rand.Rand // of entries, text and pauses; the course has its own
 	course *sim.Course

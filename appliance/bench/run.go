@@ -89,7 +89,7 @@ func (s *swarm) play(ctx context.Context, work sim.Work) bool {
 	s.start = time.Now()
 	var agents sync.WaitGroup
 	for i := range s.cfg.Sessions {
-		a := &agent{swarm: s, nr: i, named: s.cfg.Headers == "all" || s.cfg.Headers == "half" && i%2 == 0,
+		a := &agent{swarm: s, named: s.cfg.Headers == "all" || s.cfg.Headers == "half" && i%2 == 0,
 			rng:    rand.New(rand.NewPCG(rand.Uint64(), uint64(i))),
 			course: sim.NewCourse(work, rand.New(rand.NewPCG(s.cfg.Seed, uint64(1000+i))))}
 		agents.Go(func() { a.run(ctx) })

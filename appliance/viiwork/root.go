@@ -43,7 +43,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		c.serveCommand(), c.demoCommand(),
 		c.statusCommand(), c.modelsCommand(), c.logsCommand(), c.drainCommand(),
 		c.aliasCommand(), c.joinCodeCommand(),
-		c.configCommand(), c.doctorCommand(), c.simCommand(),
+		c.configCommand(), c.doctorCommand(), c.benchCommand(), c.simCommand(),
 		c.versionCommand(), c.completionCommand(), c.manCommand(),
 	)
 	return root

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"viiwork/appliance/config"
@@ -117,12 +116,7 @@ func (c *cli) note(format string, args ...any) {
 
 // bold reports whether output may carry terminal emphasis: a terminal, and nobody asked for none.
 func (c *cli) bold() bool {
-	out, ok := c.Out.(*os.File)
-	if !ok || c.getenv("NO_COLOR") != "" || c.getenv("TERM") == "dumb" {
-		return false
-	}
-	stat, err := out.Stat()
-	return err == nil && stat.Mode()&os.ModeCharDevice != 0
+	return c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb" && isTerminal(c.Out)
 }
 
 // print writes what was drawn in full, so that a reader never sees half a table.

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,10 +214,13 @@ func until(ts *testscript.TestScript, what string, try func() error) {
 	}
 }
 
-// signal NAME: to the one background process.
+// signal NAME [VERB]: to the one background process, or the one that does VERB.
 func signalBackground(ts *testscript.TestScript, _ bool, args []string) {
 	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP}
 	cmds := ts.BackgroundCmds()
+	if len(args) > 1 {
+		cmds = slices.DeleteFunc(slices.Clone(cmds), func(c *exec.Cmd) bool { return !slices.Contains(c.Args, args[1]) })
+	}
 	if len(cmds) != 1 || signals[args[0]] == 0 {
 		ts.Fatalf("signal %s to %d background processes", args[0], len(cmds))
 	}

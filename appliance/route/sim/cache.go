@@ -24,7 +24,7 @@ type ramCache struct {
 }
 
 // save keeps a state; what it contains whole is dropped.
-func (c *ramCache) save(w *work, s state) {
+func (c *ramCache) save(w *Work, s state) {
 	if c.room <= 0 {
 		return
 	}
@@ -45,7 +45,7 @@ func (c *ramCache) trim() {
 }
 
 // take removes the state that has more than least tokens in common with s, the longest.
-func (c *ramCache) take(w *work, s state, least int) (found state, ok bool) {
+func (c *ramCache) take(w *Work, s state, least int) (found state, ok bool) {
 	at := -1
 	for i, old := range c.states {
 		if n := w.prefix(old, s); n > least {

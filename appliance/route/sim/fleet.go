@@ -36,7 +36,7 @@ type machine struct {
 // fleet is machines and what their agents' work is like where it is not as everywhere.
 type fleet struct {
 	machines []machine
-	work     work
+	work     Work
 }
 
 // Fleets are the names that Run knows.
@@ -45,12 +45,12 @@ func Fleets() []string { return []string{"blog", "mixed16", "two5090"} }
 func named(name string) (fleet, error) {
 	switch name {
 	case "blog":
-		return fleet{slices.Repeat([]machine{{radeon, 5}}, 4), usualWork()}.with(0, machine{a4000, 1}), nil
+		return fleet{slices.Repeat([]machine{{radeon, 5}}, 4), UsualWork()}.with(0, machine{a4000, 1}), nil
 	case "mixed16":
 		return mixed(16), nil
 	case "two5090":
-		f := fleet{slices.Repeat([]machine{{rtx5090, 1}}, 2), usualWork()}
-		f.work.head, f.work.output = 10_000, 550
+		f := fleet{slices.Repeat([]machine{{rtx5090, 1}}, 2), UsualWork()}
+		f.work.Head, f.work.Output = 10_000, 550
 		return f, nil
 	}
 	return fleet{}, fmt.Errorf("there is no fleet %q: name one of %q", name, Fleets())
@@ -58,7 +58,7 @@ func named(name string) (fleet, error) {
 
 // mixed is a fleet of what people have.
 func mixed(n int) fleet {
-	f := fleet{work: usualWork()}
+	f := fleet{work: UsualWork()}
 	for i := range n {
 		switch i % 8 {
 		case 0, 4:

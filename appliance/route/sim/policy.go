@@ -146,7 +146,7 @@ func (w *world) home(t *turn) *engine {
 		return nil
 	}
 	var best *engine
-	most := w.work.head
+	most := w.work.Head
 	for _, e := range w.engines {
 		if n := w.work.prefix(e.held[t.session], state{t.session, t.session.version, t.prompt}); n > most {
 			best, most = e, n
@@ -174,10 +174,10 @@ func (w *world) believed(t *turn, e *engine) int {
 	most := 0
 	for other := range e.held {
 		if other.group == t.session.group {
-			most = w.work.head
+			most = w.work.Head
 			break
 		}
-		most = w.work.common
+		most = w.work.Common
 	}
 	return min(t.prompt, most) / block * block
 }

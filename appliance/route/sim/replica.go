@@ -70,7 +70,7 @@ func (n *node) keep(st state) {
 	}
 	has := to.store.get(st.session)
 	if has == 0 {
-		has = min(st.tokens, n.w.work.head) // all nodes have the shared head
+		has = min(st.tokens, n.w.work.Head) // all nodes have the shared head
 	}
 	n.w.at(n.send(st.tokens-min(has, st.tokens)), func() {
 		if !st.session.ended && st.version == st.session.version && to.store.get(st.session) < st.tokens {

@@ -66,7 +66,7 @@ func (t *tally) spoke(turn *turn, at float64) {
 // placed notes where a turn went and how much of it was there. First turns and those of a rewritten history are left
 // out: nothing that a policy does could have helped them.
 func (t *tally) placed(turn *turn, e *engine, reused int) {
-	if !t.counts() || turn.kind != ordinary {
+	if !t.counts() || turn.kind != Ordinary {
 		return
 	}
 	t.ordinary++

@@ -9,7 +9,7 @@ import (
 type world struct {
 	clock
 	cfg     Config
-	work    work
+	work    Work
 	rng     *rand.Rand
 	nodes   []*node
 	engines []*engine
@@ -24,7 +24,7 @@ type world struct {
 type turn struct {
 	agent   *agent
 	session *session
-	kind    kind
+	kind    Kind
 	prompt  int
 	output  int
 	had     int     // tokens of context the session had before
@@ -35,8 +35,8 @@ type turn struct {
 
 // shared is how many of the prompt's tokens have been computed before, somewhere.
 func (t *turn) shared() int {
-	if t.kind == first || t.kind == rewritten {
-		return min(t.agent.w.work.head, t.prompt-1)
+	if t.kind == First || t.kind == Rewritten {
+		return min(t.agent.w.work.Head, t.prompt-1)
 	}
 	return min(t.had, t.prompt-1)
 }
@@ -53,7 +53,8 @@ func newWorld(cfg Config, f fleet) *world {
 		w.entries = append(w.entries, newEntry(w, n))
 	}
 	for i := range cfg.Sessions {
-		a := &agent{w: w, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(1000+i))), entry: i % len(w.nodes)}
+		rng := rand.New(rand.NewPCG(cfg.Seed, uint64(1000+i)))
+		a := &agent{w: w, rng: rng, course: NewCourse(f.work, rng), entry: i % len(w.nodes)}
 		if cfg.OneEntry {
 			a.entry = 0
 		}

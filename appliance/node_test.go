@@ -211,7 +211,7 @@ func TestDrainEndsWithAnErrorEvent(t *testing.T) {
 	n.Abort()
 	rest, _ := io.ReadAll(answer.Body)
 	events := strings.Split(strings.TrimSpace(string(rest)), "\n\n")
-	if last := events[len(events)-1]; !strings.Contains(last, `"error"`) || strings.Contains(string(rest), "[DONE]") {
+	if last := events[len(events)-1]; !strings.Contains(last, `"node_stopped"`) || strings.Contains(string(rest), "[DONE]") {
 		t.Errorf("the stream ends with %q", last)
 	}
 }

@@ -36,6 +36,7 @@ const StatusClientGone = 499
 var (
 	errQueueTimeout = errors.New("waited as long as the queue allows")
 	errCancelled    = errors.New("cancelled on request")
+	errStopped      = errors.New("the node was stopped")
 )
 
 // WriteError answers with err in the shape of the API that the request's path belongs to. It does nothing once an
@@ -78,6 +79,8 @@ func asError(err error) *Error {
 		return &Error{Status: 503, Code: "draining", RetryAfter: 5 * time.Second, Message: "this node is draining and takes no new requests; try again later or use another node"}
 	case errors.Is(err, engine.ErrNotReady):
 		return &Error{Status: 503, Code: "model_not_ready", RetryAfter: 5 * time.Second, Message: "the model is not ready; try again shortly"}
+	case errors.Is(err, errStopped):
+		return &Error{Status: 503, Code: "node_stopped", RetryAfter: 5 * time.Second, Message: "this node was stopped before the answer was complete; try again"}
 	case errors.Is(err, errCancelled):
 		return &Error{Status: StatusClientGone, Code: "request_cancelled", Message: "the request was cancelled by this node's owner"}
 	case errors.Is(err, context.Canceled):

@@ -121,7 +121,7 @@ func (g *Gateway) Cancel(id string) bool {
 }
 
 // CancelAll ends every running request: each client that streams gets its error event.
-func (g *Gateway) CancelAll() { g.ledger.endAll(errCancelled) }
+func (g *Gateway) CancelAll() { g.ledger.endAll(errStopped) }
 
 // Inflight is the number of inference requests being answered now.
 func (g *Gateway) Inflight() int { return int(g.inflight.Load()) }

@@ -298,8 +298,8 @@ func (k *call) finish(err error) error {
 	if err != nil {
 		if cause := context.Cause(k.ctx); cause != nil && !errors.Is(cause, errLingered) {
 			err = errClientGone
-			if errors.Is(cause, errCancelled) {
-				err = errCancelled
+			if errors.Is(cause, errCancelled) || errors.Is(cause, errStopped) {
+				err = cause
 			}
 		}
 		e := asError(err)

@@ -173,9 +173,6 @@ func TestTwentyNodes(t *testing.T) {
 	}
 	whole := time.Since(begun)
 	t.Logf("twenty nodes in one process: the last listens after %.2f s, all lists complete after %.2f s", started.Seconds(), whole.Seconds())
-	if whole > 30*time.Second {
-		t.Errorf("complete after %s", whole)
-	}
 }
 
 // together ends nodes at one time: each takes seconds to say goodbye.

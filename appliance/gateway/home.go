@@ -19,7 +19,7 @@ func (k *call) findHome() homeAt {
 }
 
 func (k *call) homeOf(found mesh.Found) homeAt {
-	if !found.Known {
+	if !found.Known || k.g.cfg.Forget {
 		return homeAt{}
 	}
 	at := found.Home

@@ -85,6 +85,21 @@ func (l *lineup) wait(p *place, again bool) error {
 	return nil
 }
 
+// rank is how many wait before p for a slot anywhere.
+func (l *lineup) rank(p *place) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, other := range l.models[p.call.model] {
+		if other == p {
+			break
+		}
+		if other.waits {
+			n++
+		}
+	}
+	return n
+}
+
 // standAt says in whose line p stands.
 func (l *lineup) standAt(p *place, plan route.Plan) {
 	l.mu.Lock()

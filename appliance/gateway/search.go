@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
@@ -37,10 +38,11 @@ func (s *search) step(ctx context.Context) (first bool, err error) {
 	if err := l.wait(s.p, s.again); err != nil {
 		return first, err
 	}
-	if plan.Node == "" && !plan.Local {
+	if plan.Node == "" && !plan.Local { // no line takes it, or it is to wait here for a slot anywhere
 		if k.linesFull() {
 			return first, engine.ErrLineFull
 		}
+		s.showPlace()
 		return first, nil
 	}
 	s.stand(ctx, plan)
@@ -109,15 +111,20 @@ func (s *search) leave() {
 
 // showPlace puts into the request's row where it waits.
 func (s *search) showPlace() {
-	if s.line == nil {
-		return
+	node, ahead, expect := s.k.g.cfg.Node, -1, time.Duration(-1)
+	switch line := s.line.(type) {
+	case nil:
+		if s.k.g.cfg.Policy != route.Classic {
+			return // it stands in no line for a moment only
+		}
+		ahead = s.k.g.lineup.rank(s.p)
+	case *askingThere:
+		node = line.member.Name
 	}
-	node := s.k.g.cfg.Node
-	if there, ok := s.line.(*askingThere); ok {
-		node = there.member.Name
+	if s.line != nil {
+		ahead, expect = s.line.place()
+		s.k.g.lineup.before(s.p, ahead)
 	}
-	ahead, expect := s.line.place()
-	s.k.g.lineup.before(s.p, ahead)
 	s.k.row.update(func(r *status.Request) {
 		r.WaitsAt, r.Place, r.ExpectedWaitMS = node, nil, nil
 		if ahead >= 0 {

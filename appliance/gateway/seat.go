@@ -88,6 +88,7 @@ func (k *call) seat() (seat, error) {
 		case <-over(s.try):
 			got, err := s.try.collect()
 			if err == nil || ctx.Err() != nil {
+				got.waited = got.waited || s.p.waits
 				return got, orCause(ctx, err)
 			}
 			s.refused(&s.try, err)
@@ -115,7 +116,7 @@ func (k *call) seat() (seat, error) {
 // patience is how long the request waits in lines altogether.
 func (k *call) patience() time.Duration {
 	wait := k.g.cfg.QueueTimeout
-	if !k.home.known || k.g.cfg.WarmWait <= wait {
+	if !k.home.known || k.g.cfg.WarmWait <= wait || k.g.cfg.Policy == route.Classic { // which waits for any slot, not for the home's
 		return wait
 	}
 	n, ok := k.hereFor(k.model)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
 )
 
 // What the tests in package gateway_test look at from inside.
@@ -223,3 +224,6 @@ func CallPrefix(g *Gateway, path string, body []byte) (first, second Prefix, err
 	k.body.bytes = nil
 	return first, Prefix{k.prefix()}, nil
 }
+
+// Kept are the candidates of a plan that a row keeps.
+func Kept(p route.Plan) []route.Candidate { return cheapest(p) }

@@ -22,10 +22,14 @@ type search struct {
 // step asks for the seat that was found, or stands in the line where the wait is shortest.
 func (s *search) step(ctx context.Context) (first bool, err error) {
 	k, l := s.k, s.k.g.lineup
-	o, plan, first := l.take(s.p)
+	o, d, first := l.take(s.p)
+	plan := d.plan
+	if o != nil || s.line == nil && !plan.None() {
+		k.decided(d)
+	}
 	switch {
 	case o != nil && o.ticket != nil:
-		s.try = &askingHere{k: k, ticket: o.ticket, waited: s.line != nil}
+		s.try = &askingHere{k: k, ticket: o.ticket, decision: d, waited: s.line != nil}
 	case o != nil:
 		s.try = k.askThere(ctx, *o, false)
 	}
@@ -45,20 +49,20 @@ func (s *search) step(ctx context.Context) (first bool, err error) {
 		s.showPlace()
 		return first, nil
 	}
-	s.stand(ctx, plan)
+	s.stand(ctx, d)
 	return first, nil
 }
 
 // stand takes a place in the line of the plan's node.
-func (s *search) stand(ctx context.Context, plan route.Plan) {
-	k, l := s.k, s.k.g.lineup
+func (s *search) stand(ctx context.Context, d decision) {
+	k, l, plan := s.k, s.k.g.lineup, d.plan
 	if plan.Local {
 		t, err := k.g.cfg.Engine.Queue(k.waits(plan))
 		if err != nil {
 			s.learn(mesh.Member{}, err)
 			return
 		}
-		s.line = &askingHere{k: k, ticket: t, waited: true}
+		s.line = &askingHere{k: k, ticket: t, decision: d, waited: true}
 	} else {
 		n, ok := k.g.member(plan.Node)
 		if !ok || n.Report == nil {

@@ -44,7 +44,7 @@ func (k *call) runAcross() error {
 		}
 		again := false
 		if s.lease != nil {
-			k.granted(s.lease, k.homeHere(), engine.Timing{Queued: k.waited, Waited: s.waited})
+			k.granted(s.lease, because(s.reason, s.waited, s.lease.Backend(), k.atHome(s.home)), k.waited)
 			k.triedHere = append(k.triedHere, s.lease.Backend())
 			again, err = k.attempt(s.lease)
 		} else {
@@ -107,6 +107,7 @@ func (k *call) seat() (seat, error) {
 			pause(ctx, lookGap)
 		case <-tick.C:
 			s.showPlace()
+			k.row.explain(k.g.lineup.decided(s.p))
 		case <-ctx.Done():
 			return seat{}, context.Cause(ctx)
 		}

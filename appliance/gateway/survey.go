@@ -38,7 +38,7 @@ func (g *Gateway) plan(p *place, members []mesh.NodeState, own *ownModel) {
 	}
 	s := k.survey(members, own)
 	k.hold(&s, found)
-	p.plan = route.Pick(s, r)
+	p.decision = decision{route.Pick(s, r), r.Prompt, home}
 	switch {
 	case p.plan.None():
 		p.tell()

@@ -89,6 +89,7 @@ func (p *pricing) price(all []Candidate) {
 
 // one prices a backend. T is what it would have to compute, c its slots, k the streams it generates already.
 func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
+	c.Measured = orElse(b.Prefill, minRate, maxRate, 0) > 0
 	P := orElse(b.Prefill, minRate, maxRate, p.prefill)
 	D := orElse(b.Decode, minRate, maxRate, p.decode)
 	slow := orElse(b.Slowdown, 0, 4, usualSlowdown)

@@ -166,8 +166,25 @@ func (p Prefix) Links() []mesh.Link         { return p.p.Links }
 func (p Prefix) Steps() int                 { return p.p.steps }
 func (p Prefix) Whole() (text, data int)    { return p.p.whole.text, p.p.whole.data }
 func (p Prefix) End(n int) (text, data int) { e := p.p.end(n); return e.text, e.data }
-func (p Prefix) Common(q Prefix) int        { return p.p.common(q.p) }
-func Compacted(old, now Prefix) bool        { return compacted(old.p, now.p) }
+
+// Common is how many steps from the first on both prompts have, as far as the kept links tell. As each link vouches for
+// all before it, the last equal pair decides.
+func (p Prefix) Common(q Prefix) int {
+	for i := min(p.p.steps, q.p.steps) - 1; i >= 0; i-- {
+		a, b := p.p.at(i), q.p.at(i)
+		if a >= 0 && b >= 0 && p.p.Links[a] == q.p.Links[b] {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// Compacted is asked of two prompts by the tokens they probably have.
+func Compacted(old, now Prefix) bool {
+	r := rates{models: map[string]*modelRates{}}
+	tokens := r.prompt("m", old.p, 0, 0)
+	return compacted(mesh.Resident{Chain: old.p.Links, Marks: r.marks("m", old.p, tokens), Tokens: tokens}, now.p.Links, r.prompt("m", now.p, 0, 0))
+}
 
 // TokenScale learns how many tokens a prompt has.
 type TokenScale struct{ s tokenScale }

@@ -101,6 +101,7 @@ func (k *call) passedOn(s seat) mesh.Forward {
 	h.Set(headOrigin, k.g.cfg.Node)
 	row := k.row.copy()
 	h.Set(headRoute, row.Reason)
+	h.Set(headKey, row.KeySource)
 	h.Set(headLease, s.grant.ID)
 	if row.Task != "" {
 		h.Set(headTask, row.Task)

@@ -24,6 +24,7 @@ type hop struct {
 	reason route.Reason
 	task   string
 	entry  string        // id of the member
+	prefix bool          // the entry knew the conversation by its prompt
 	model  string        // what it is to run on; "" = the body says
 	lease  *engine.Lease // granted for the request before it came, nil = none, or it is taken
 }
@@ -42,6 +43,7 @@ func (k *call) arrive() error {
 		return k.turnAway(err)
 	}
 	k.hop = &hop{origin: r.Header.Get(headOrigin), reason: knownReason(r.Header.Get(headRoute)), task: r.Header.Get(headTask), entry: peer.ID}
+	k.hop.prefix = r.Header.Get(headKey) == sourcePrefix
 	if k.hop.origin == "" || len(k.hop.origin) > 64 || !printable(k.hop.origin) {
 		k.hop.origin = peer.ID
 	}
@@ -69,7 +71,7 @@ func (k *call) arrive() error {
 func (k *call) runHop() error {
 	defer k.g.joined.Load().Desk.Bind(k.hop.entry, func(why error) { k.cancel(why); k.ans.giveUp() })()
 	var accept, tried []string
-	k.home = k.findHome()
+	k.recognise()
 	for {
 		home := k.atHome(k.home)
 		lease, err := k.hop.take(k.model), error(nil)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"viiwork/appliance/route"
-	"viiwork/appliance/status"
 	"viiwork/engine"
 )
 
@@ -30,13 +29,8 @@ func (k *call) runAcross() error {
 	if err := k.pinFault(); err != nil {
 		return err
 	}
-	k.home = k.findHome()
+	k.recognise()
 	k.g.rates.thought(k.model, k.found.Since)
-	if k.found.ByPrefix && k.source == sourceNone {
-		k.source = sourcePrefix
-		k.ans.know(headKey, k.source)
-		k.row.update(func(r *status.Request) { r.KeySource = sourcePrefix })
-	}
 	for {
 		s, err := k.seat()
 		if err != nil {

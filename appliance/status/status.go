@@ -87,6 +87,7 @@ type Request struct {
 	Session         string    `json:"session"`
 	KeySource       string    `json:"key_source"` // the header's or field's name, "prefix" or "none"
 	Reason          string    `json:"reason"`     // as X-Viiwork-Route
+	Compacted       bool      `json:"compacted"`  // the conversation's history was rewritten to a shorter one: no cache helps
 	State           string    `json:"state"`      // queued, prefill, generating, done
 	PromptTokens    *int      `json:"prompt_tokens"`
 	CachedTokens    *int      `json:"cached_tokens"`

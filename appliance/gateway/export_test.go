@@ -244,3 +244,25 @@ func CallPrefix(g *Gateway, path string, body []byte) (first, second Prefix, err
 
 // Kept are the candidates of a plan that a row keeps.
 func Kept(p route.Plan) []route.Candidate { return cheapest(p) }
+
+// Looking puts as many requests as that in a line at g, of which each goes on with a conversation at one of the members, and
+// plans for all of them each time it is called.
+func Looking(g *Gateway, body []byte, waiters int, members []mesh.NodeState) (look func()) {
+	f, _ := scan(body)
+	p := prefixOf(g.sessionSecret(), endpoint{"/v1/chat/completions", kindChat}, "m", body, &f)
+	for i := range waiters {
+		k := &call{g: g, model: "m", session: fmt.Sprint("s", i), begins: &p, until: time.Now().Add(time.Hour)}
+		g.lineup.join(k, 0)
+		m := members[i%len(members)]
+		g.known.Went("m", k.session, "", mesh.Spot{Node: m.Member.ID, Backend: m.Report.Models[0].Backends[0].ID})
+	}
+	own := g.own("m")
+	return func() {
+		g.lineup.mu.Lock()
+		defer g.lineup.mu.Unlock()
+		v := newView(members, own, "m")
+		for _, p := range g.lineup.models["m"] {
+			g.plan(p, v)
+		}
+	}
+}

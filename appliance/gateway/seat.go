@@ -17,8 +17,10 @@ const (
 	// has become stale, or that what was on its way to it is old enough to be in its report.
 	priceEvery = 500 * time.Millisecond
 	// lookGap is the least time between two looks at the same model for the sake of changes: a mesh may have hundreds of
-	// these a second.
-	lookGap = 10 * time.Millisecond
+	// these a second. lookShare is how many times longer than a look it is at least, so that looking takes no more than its
+	// share of a core however many wait.
+	lookGap   = 10 * time.Millisecond
+	lookShare = 10
 )
 
 var errNobody = errors.New("no node can take the request now or soon")
@@ -65,10 +67,11 @@ func (k *call) seat() (seat, error) {
 	defer s.leave()
 	tick := time.NewTicker(priceEvery)
 	defer tick.Stop()
+	gap := lookGap
 	for look := true; ; {
 		own, members := k.g.changed.wait(), k.g.membersChanged() // before the look: what comes after it is not missed
 		if look {
-			k.g.look(k.model)
+			gap = max(lookGap, lookShare*k.g.look(k.model))
 		}
 		first, err := s.step(ctx)
 		if err != nil {
@@ -96,9 +99,9 @@ func (k *call) seat() (seat, error) {
 			look = true
 		case <-s.p.news:
 		case <-own:
-			pause(ctx, lookGap)
+			pause(ctx, gap)
 		case <-members:
-			pause(ctx, lookGap)
+			pause(ctx, gap)
 		case <-tick.C:
 			s.showPlace()
 			k.row.explain(k.g.lineup.decided(s.p))

@@ -52,6 +52,9 @@ func TestAPlanExplainsItself(t *testing.T) {
 				t.Errorf("the terms of %+v are %v together", x, sum)
 			}
 			home := x.Node == p.Chosen.Node
+			if travelled := y.RTT > 0.3; y.RTT < 0.3 || home && turn > 0 && !travelled {
+				t.Errorf("turn %d: the way to %s costs %v", turn, x.Node, y.RTT)
+			}
 			if x.Free != 2 || (x.Held > 0) != (home && turn > 0) || x.Measured != (home && turn > 0) {
 				t.Errorf("turn %d: %+v", turn, x)
 			}

@@ -16,6 +16,11 @@ func (g *Gateway) look(model string) time.Duration {
 	defer g.lineup.mu.Unlock()
 	begun := time.Now()
 	v := newView(g.members(), g.own(model), model)
+	if own := g.joined.Load(); own != nil {
+		for i := range v.others {
+			v.others[i].RTT = own.Client.RTT(v.others[i].ID)
+		}
+	}
 	for _, p := range g.lineup.models[model] {
 		if p.offer == nil && !p.tries {
 			g.plan(p, v)

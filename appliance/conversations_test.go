@@ -124,3 +124,43 @@ func TestRealEnginesKeepConversations(t *testing.T) {
 		})
 	}
 }
+
+// TestRestartedEntryKnowsTheConversations, by what the others tell it.
+func TestRestartedEntryKnowsTheConversations(t *testing.T) {
+	nodes := lanFellows(t, 3, func(i int) []string {
+		if i == 0 {
+			return nil
+		}
+		return []string{served("m", fakeEngine(t, enginetest.Options{Slots: 4, PromptCache: 8, PrefillTPS: 20_000, DecodeTPS: 1000}).URL(), 4)}
+	})
+	entry := nodes[0]
+	leave := entry.here(t)
+	for _, f := range nodes[1:] {
+		f.here(t)
+	}
+	serves := func() {
+		t.Helper()
+		holds(t, "the entry sees all", func() bool { return entry.sees("m") == 2 })
+	}
+	serves()
+	agents := []*agent{newAgent(0, true), newAgent(1, false)}
+	for _, a := range agents {
+		a.turn(t, nodes[:1])
+		a.turn(t, nodes[:1])
+	}
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	entry.here(t)
+	serves()
+	holds(t, "the entry is told of both", func() bool {
+		var list []status.Session
+		return entry.read("/api/sessions", &list) && len(list) == len(agents)
+	})
+	for _, a := range agents {
+		a.turn(t, nodes[:1])
+		if a.turns != 2 || a.home != 2 || a.warm != 2 {
+			t.Errorf("%s: of %d turns %d came home and %d were warm", a.name, a.turns, a.home, a.warm)
+		}
+	}
+}

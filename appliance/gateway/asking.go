@@ -22,6 +22,7 @@ type seat struct {
 	member mesh.Member
 	grant  mesh.Grant
 	reason route.Reason
+	home   homeAt     // of the conversation when it was planned
 	waited bool       // stood in a line
 	asked  *departure // counts at the member until its report can know of it
 }
@@ -38,6 +39,7 @@ type asking interface {
 type askingHere struct {
 	k      *call
 	ticket *engine.Ticket
+	decision
 	waited bool
 }
 
@@ -46,7 +48,7 @@ func (a *askingHere) leave()                { a.ticket.Leave() }
 
 func (a *askingHere) collect() (seat, error) {
 	lease, err := a.ticket.Collect()
-	return seat{lease: lease, waited: a.waited}, err
+	return seat{lease: lease, reason: a.plan.Reason, home: a.home, waited: a.waited}, err
 }
 
 func (a *askingHere) place() (int, time.Duration) {

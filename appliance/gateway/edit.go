@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -88,14 +90,17 @@ func (r *payloadReader) Close() error { return nil }
 // edited turns a client's body into what the engine gets on a streaming route: always a stream with progress reports,
 // because llama-server notices a lost client only in a stream and in a prefill only between its reports; never the
 // client's choice of a slot, which is the engine's to make; the usage chunk when the answer is put together here;
-// the model in the place of its alias.
+// the model in the place of its alias; on the routes of Anthropic's API without Claude Code's billing lines.
 func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
+	var repl []replacement
+	if anthropic(rt.path) {
+		repl = f.unbilled(body)
+	}
 	if !rt.streams() {
-		return newPayload(body, 0, "", f.renamed())
+		return newPayload(body, 0, "", inOrder(append(repl, f.renamed()...)))
 	}
 	usage := !stream && (rt.kind == kindChat || rt.kind == kindCompletions)
 	var have [keyMetadata + 1]bool
-	var repl []replacement
 	for _, m := range f.seen[:f.count] {
 		have[m.key] = true
 		switch m.key {
@@ -126,7 +131,13 @@ func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 	if f.empty && insert != "" {
 		insert = insert[:len(insert)-1]
 	}
-	return newPayload(body, f.open, insert, repl)
+	return newPayload(body, f.open, insert, inOrder(repl))
+}
+
+// inOrder sorts replacements by where they stand.
+func inOrder(repl []replacement) []replacement {
+	slices.SortFunc(repl, func(a, b replacement) int { return cmp.Compare(a.at.from, b.at.from) })
+	return repl
 }
 
 // renamed are the replacements that name the model an alias stands for.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"viiwork/appliance/mesh"
+	"viiwork/appliance/route"
 	"viiwork/engine"
 )
 
@@ -122,8 +123,10 @@ func (l Lineup) Join(model string, ticket uint64) Place {
 
 func (l Lineup) Wait(p Place, again bool) error { return l.wait(p.place, again) }
 func (l Lineup) Leave(p Place)                  { l.leave(p.place) }
-func (l Lineup) Models() int                    { return len(l.models) }
-func (p Place) Ticket() uint64                  { return p.ticket }
+func Plans(g *Gateway) uint64                   { return g.seed.Load() }
+
+func (l Lineup) Models() int   { return len(l.models) }
+func (p Place) Ticket() uint64 { return p.ticket }
 
 // First tells whether nobody is before p.
 func (l Lineup) First(p Place) bool {
@@ -179,8 +182,25 @@ func (p Prefix) Links() []mesh.Link         { return p.p.Links }
 func (p Prefix) Steps() int                 { return p.p.steps }
 func (p Prefix) Whole() (text, data int)    { return p.p.whole.text, p.p.whole.data }
 func (p Prefix) End(n int) (text, data int) { e := p.p.end(n); return e.text, e.data }
-func (p Prefix) Common(q Prefix) int        { return p.p.common(q.p) }
-func Compacted(old, now Prefix) bool        { return compacted(old.p, now.p) }
+
+// Common is how many steps from the first on both prompts have, as far as the kept links tell. As each link vouches for
+// all before it, the last equal pair decides.
+func (p Prefix) Common(q Prefix) int {
+	for i := min(p.p.steps, q.p.steps) - 1; i >= 0; i-- {
+		a, b := p.p.at(i), q.p.at(i)
+		if a >= 0 && b >= 0 && p.p.Links[a] == q.p.Links[b] {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// Compacted is asked of two prompts by the tokens they probably have.
+func Compacted(old, now Prefix) bool {
+	r := rates{models: map[string]*modelRates{}}
+	tokens := r.prompt("m", old.p, 0, 0)
+	return compacted(mesh.Resident{Chain: old.p.Links, Marks: r.marks("m", old.p, tokens), Tokens: tokens}, now.p.Links, r.prompt("m", now.p, 0, 0))
+}
 
 // TokenScale learns how many tokens a prompt has.
 type TokenScale struct{ s tokenScale }
@@ -236,4 +256,29 @@ func CallPrefix(g *Gateway, path string, body []byte) (first, second Prefix, err
 	first = Prefix{k.prefix()}
 	k.body.bytes = nil
 	return first, Prefix{k.prefix()}, nil
+}
+
+// Kept are the candidates of a plan that a row keeps.
+func Kept(p route.Plan) []route.Candidate { return cheapest(p) }
+
+// Looking puts as many requests as that in a line at g, of which each goes on with a conversation at one of the members, and
+// plans for all of them each time it is called.
+func Looking(g *Gateway, body []byte, waiters int, members []mesh.NodeState) (look func()) {
+	f, _ := scan(body)
+	p := prefixOf(g.sessionSecret(), endpoint{"/v1/chat/completions", kindChat}, "m", body, &f)
+	for i := range waiters {
+		k := &call{g: g, model: "m", session: fmt.Sprint("s", i), begins: &p, until: time.Now().Add(time.Hour)}
+		g.lineup.join(k, 0)
+		m := members[i%len(members)]
+		g.known.Went("m", k.session, "", mesh.Spot{Node: m.Member.ID, Backend: m.Report.Models[0].Backends[0].ID})
+	}
+	own := g.own("m")
+	return func() {
+		g.lineup.mu.Lock()
+		defer g.lineup.mu.Unlock()
+		v := newView(members, own, "m")
+		for _, p := range g.lineup.models["m"] {
+			g.plan(p, v)
+		}
+	}
 }

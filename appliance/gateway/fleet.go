@@ -211,10 +211,16 @@ func (g *Gateway) Report() mesh.Report {
 	return r
 }
 
+// leastHold is the shortest time for which a request takes a slot, in milliseconds, that is told.
+const leastHold = 50
+
 // told is one model in the report.
 func (g *Gateway) told(m engine.ModelState) mesh.Model {
 	own := g.ownHost(m)
 	told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
+	if own.hold > 0 { // 0 would be unknown
+		told.HoldMS = max(told.HoldMS, leastHold)
+	}
 	if wait, known := own.wait(); known {
 		told.WaitMS = &wait
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"viiwork/appliance/mesh"
-	"viiwork/appliance/route"
 	"viiwork/appliance/status"
 )
 
@@ -88,12 +87,10 @@ func (k *call) forward(s seat) (again bool, err error) {
 
 // assigned notes in the row where the request is on its way to.
 func (k *call) assigned(s seat) {
-	if s.reason == route.Home && s.waited {
-		s.reason = route.Wait
-	}
+	reason := because(s.reason, s.waited, "", "")
 	ms := float64(k.waited.Microseconds()) / 1000
 	k.row.update(func(r *status.Request) {
-		r.Node, r.Backend, r.Reason, r.State, r.QueueMS = s.member.Name, s.grant.Backend, string(s.reason), statePrefill, &ms
+		r.Node, r.Backend, r.Reason, r.State, r.QueueMS = s.member.Name, s.grant.Backend, reason, statePrefill, &ms
 	})
 }
 
@@ -104,6 +101,7 @@ func (k *call) passedOn(s seat) mesh.Forward {
 	h.Set(headOrigin, k.g.cfg.Node)
 	row := k.row.copy()
 	h.Set(headRoute, row.Reason)
+	h.Set(headKey, row.KeySource)
 	h.Set(headLease, s.grant.ID)
 	if row.Task != "" {
 		h.Set(headTask, row.Task)

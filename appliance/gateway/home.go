@@ -19,7 +19,7 @@ func (k *call) findHome() homeAt {
 }
 
 func (k *call) homeOf(found mesh.Found) homeAt {
-	if !found.Known {
+	if !found.Known || k.g.cfg.Forget {
 		return homeAt{}
 	}
 	at := found.Home
@@ -29,10 +29,10 @@ func (k *call) homeOf(found mesh.Found) homeAt {
 	return homeAt{true, at.Node, at.Backend}
 }
 
-// homeHere is the backend of this node that the conversation is at home at, "" if there is none.
-func (k *call) homeHere() string {
-	if k.home.known && k.home.node == k.g.id() {
-		return k.home.backend
+// atHome is the backend of this node that a home is, "" if it is none.
+func (k *call) atHome(home homeAt) string {
+	if home.known && home.node == k.g.id() {
+		return home.backend
 	}
 	return ""
 }

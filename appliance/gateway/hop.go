@@ -24,6 +24,7 @@ type hop struct {
 	reason route.Reason
 	task   string
 	entry  string        // id of the member
+	prefix bool          // the entry knew the conversation by its prompt
 	model  string        // what it is to run on; "" = the body says
 	lease  *engine.Lease // granted for the request before it came, nil = none, or it is taken
 }
@@ -42,6 +43,7 @@ func (k *call) arrive() error {
 		return k.turnAway(err)
 	}
 	k.hop = &hop{origin: r.Header.Get(headOrigin), reason: knownReason(r.Header.Get(headRoute)), task: r.Header.Get(headTask), entry: peer.ID}
+	k.hop.prefix = r.Header.Get(headKey) == sourcePrefix
 	if k.hop.origin == "" || len(k.hop.origin) > 64 || !printable(k.hop.origin) {
 		k.hop.origin = peer.ID
 	}
@@ -69,9 +71,9 @@ func (k *call) arrive() error {
 func (k *call) runHop() error {
 	defer k.g.joined.Load().Desk.Bind(k.hop.entry, func(why error) { k.cancel(why); k.ans.giveUp() })()
 	var accept, tried []string
-	k.home = k.findHome()
+	k.recognise()
 	for {
-		home := k.homeHere()
+		home := k.atHome(k.home)
 		lease, err := k.hop.take(k.model), error(nil)
 		if lease == nil {
 			lease, err = k.g.cfg.Engine.Acquire(k.ctx, engine.Request{Model: k.model, Backends: accept, Prefer: home, Session: k.session, NoWait: true})
@@ -79,7 +81,7 @@ func (k *call) runHop() error {
 		if err != nil {
 			return k.notServed(err)
 		}
-		k.granted(lease, home, lease.Timing())
+		k.granted(lease, because(k.hop.reason, false, lease.Backend(), home), lease.Timing().Queued)
 		again, err := k.attempt(lease)
 		if !again || k.ctx.Err() != nil {
 			return err
@@ -151,12 +153,15 @@ func (k *call) noSeat(model string) *Error {
 	return &Error{Status: http.StatusTooManyRequests, Code: "node_full", RetryAfter: 2 * time.Second, Message: "this node has no free slot for the model; a request that comes without a lease does not wait"}
 }
 
-// because is the reason of a hop: the entry's, as far as it holds for the backend that runs it.
-func (h *hop) because(backend, home string) string {
-	if home != "" && home != backend && (h.reason == route.Home || h.reason == route.Wait) {
+// because is the reason of a plan as far as it holds for the backend that runs the request.
+func because(planned route.Reason, waited bool, backend, home string) string {
+	switch here := planned == route.Home || planned == route.Wait; {
+	case here && home != "" && home != backend:
 		return string(route.Move)
+	case here && waited:
+		return string(route.Wait)
 	}
-	return string(h.reason)
+	return string(planned)
 }
 
 func knownReason(s string) route.Reason {

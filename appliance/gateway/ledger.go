@@ -23,8 +23,9 @@ type ledger struct {
 type entry struct {
 	cancel context.CancelCauseFunc
 
-	mu  sync.Mutex
+	mu  sync.Mutex // guards what follows
 	row status.Request
+	why decision // the zero one = it was not planned here
 }
 
 func newLedger() *ledger {
@@ -101,13 +102,15 @@ func (l *ledger) find(id string) *entry {
 // Requests returns the last n requests, newest first, running ones among them.
 func (g *Gateway) Requests(n int) []status.Request { return g.ledger.last(n) }
 
-// Request returns one of the remembered requests.
+// Request returns one of the remembered requests, with its plan if it came in by this node.
 func (g *Gateway) Request(id string) (status.Request, bool) {
 	e := g.ledger.find(id)
 	if e == nil {
 		return status.Request{}, false
 	}
-	return e.copy(), true
+	row := e.copy()
+	row.Plan = g.shown(e.planned())
+	return row, true
 }
 
 // Cancel ends a running request and closes its engine's connection. It reports whether there was one to end.

@@ -32,7 +32,7 @@ type place struct {
 	standsAt  string        // id of the node whose line that is
 	standsFor string        // the only backend it accepts there, "" = any
 	before    int           // who stands before it there
-	plan      route.Plan    // as of the last look
+	decision                // as of the last look
 	planned   bool          // there was one since it came
 	offer     *offer        // a seat found for it
 	tries     bool          // to get a seat that was found; until then it is looked for no further
@@ -86,6 +86,21 @@ func (l *lineup) wait(p *place, again bool) error {
 	return nil
 }
 
+// rank is how many wait before p for a slot anywhere.
+func (l *lineup) rank(p *place) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, other := range l.models[p.call.model] {
+		if other == p {
+			break
+		}
+		if other.waits {
+			n++
+		}
+	}
+	return n
+}
+
 // standAt says in whose line p stands.
 func (l *lineup) standAt(p *place, plan route.Plan) {
 	l.mu.Lock()
@@ -133,12 +148,19 @@ func (l *lineup) leave(p *place) {
 
 // take gives the caller what was found for it, nil if nothing was; no more is looked for until it has tried. first says
 // that nobody is before it.
-func (l *lineup) take(p *place) (o *offer, plan route.Plan, first bool) {
+func (l *lineup) take(p *place) (o *offer, d decision, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o, p.offer = p.offer, nil
 	p.tries = p.tries || o != nil
-	return o, p.plan, l.models[p.call.model][0] == p
+	return o, p.decision, l.models[p.call.model][0] == p
+}
+
+// decided is what was planned for p last.
+func (l *lineup) decided(p *place) decision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return p.decision
 }
 
 // tried says that an offer came to nothing.

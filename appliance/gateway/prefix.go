@@ -56,31 +56,3 @@ func (p *prefix) end(n int) extent {
 	}
 	return extent{}
 }
-
-// common is how many steps from the first on both prompts have, as far as the kept links tell: the longest common chain.
-// As each link vouches for all before it, the last equal pair decides.
-func (p *prefix) common(q *prefix) int {
-	for i := min(p.steps, q.steps) - 1; i >= 0; i-- {
-		a, b := p.at(i), q.at(i)
-		if a >= 0 && b >= 0 && p.Links[a] == q.Links[b] {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-// minHistory is how many steps a conversation has at least for its history to be called rewritten.
-const minHistory = 4
-
-// compacted tells whether now is a conversation's prompt with its history rewritten to a shorter one since old. Its cache is
-// worth little more than the head, wherever it runs. A side request of the same session has another head, an edited last
-// message keeps most of the history.
-func compacted(old, now *prefix) bool {
-	n := old.common(now)
-	if n == 0 || n == old.steps || old.steps < minHistory {
-		return false
-	}
-	head := old.end(1)
-	had, kept, has := old.whole.since(head), old.end(n).since(head), now.whole.since(now.end(1))
-	return 2*kept.text < had.text && 4*has.text < 3*had.text
-}

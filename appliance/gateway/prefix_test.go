@@ -313,7 +313,7 @@ func FuzzPrefix(f *testing.F) {
 	for _, s := range []string{
 		claudeTurn("1", "a", "b"), conversation("S", []string{"é\n", "\u2028<&>"}), `{"messages":[{"role":"system"},1,"x",null,[{}],{"content":{"content":[]}}]}`,
 		`{"input":"a\ud83d","instructions":"x-anthropic-billing-header:\\n\n"}`, `{"prompt":["a",[1,2]],"input_extra":[{"text":"\/"}]}`, `{"messages":[{"r\u006fle":"system","c\"":"data:;base64,"}]}`,
-		`{"system":{"a":1},"messages":{}}`, `{"messages":"x","input":7,"prompt":null}`, `{"messages":[{"role":"user","content":"\u005c\u0075\\u0041\\\\"}]}`,
+		`{"system":{"a":1},"messages":{}}`, `{"messages":"x","input":7,"prompt":null}`, `{"system":[{"te\u0078t":"x","text":"x-anthropic-billing-header:\\"},"x-anthropic-billing-header:\n"]}`, `{"messages":[{"role":"user","content":"\u005c\u0075\\u0041\\\\"}]}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -330,6 +330,9 @@ func FuzzPrefix(f *testing.F) {
 			}
 			if p.Steps() == 0 || len(p.Links()) > gateway.MaxLinks || p.Common(p) != p.Steps() {
 				t.Fatalf("%s: %d steps, %d links", path, p.Steps(), len(p.Links()))
+			}
+			if sent, err := gateway.Edited(body, path, true); err != nil || !json.Valid(sent) {
+				t.Fatalf("%s: of %q the engine gets %q: %v", path, body, sent, err)
 			}
 			for _, other := range []*bytes.Buffer{&indented, &escaped} {
 				q, err := gateway.PrefixOf(chainKey, path, other.Bytes())

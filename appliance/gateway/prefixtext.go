@@ -7,9 +7,6 @@ import (
 	"unicode/utf8"
 )
 
-// billing begins a line that Claude Code puts before its system text and that is another one in each request.
-const billing = "x-anthropic-billing-header:"
-
 // str puts a string.
 func (r *promptReader) str(i int) int {
 	i++

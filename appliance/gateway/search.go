@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
@@ -21,10 +22,14 @@ type search struct {
 // step asks for the seat that was found, or stands in the line where the wait is shortest.
 func (s *search) step(ctx context.Context) (first bool, err error) {
 	k, l := s.k, s.k.g.lineup
-	o, plan, first := l.take(s.p)
+	o, d, first := l.take(s.p)
+	plan := d.plan
+	if o != nil || s.line == nil && !plan.None() {
+		k.decided(d)
+	}
 	switch {
 	case o != nil && o.ticket != nil:
-		s.try = &askingHere{k: k, ticket: o.ticket, waited: s.line != nil}
+		s.try = &askingHere{k: k, ticket: o.ticket, decision: d, waited: s.line != nil}
 	case o != nil:
 		s.try = k.askThere(ctx, *o, false)
 	}
@@ -37,26 +42,27 @@ func (s *search) step(ctx context.Context) (first bool, err error) {
 	if err := l.wait(s.p, s.again); err != nil {
 		return first, err
 	}
-	if plan.Node == "" && !plan.Local {
+	if plan.Node == "" && !plan.Local { // no line takes it, or it is to wait here for a slot anywhere
 		if k.linesFull() {
 			return first, engine.ErrLineFull
 		}
+		s.showPlace()
 		return first, nil
 	}
-	s.stand(ctx, plan)
+	s.stand(ctx, d)
 	return first, nil
 }
 
 // stand takes a place in the line of the plan's node.
-func (s *search) stand(ctx context.Context, plan route.Plan) {
-	k, l := s.k, s.k.g.lineup
+func (s *search) stand(ctx context.Context, d decision) {
+	k, l, plan := s.k, s.k.g.lineup, d.plan
 	if plan.Local {
 		t, err := k.g.cfg.Engine.Queue(k.waits(plan))
 		if err != nil {
 			s.learn(mesh.Member{}, err)
 			return
 		}
-		s.line = &askingHere{k: k, ticket: t, waited: true}
+		s.line = &askingHere{k: k, ticket: t, decision: d, waited: true}
 	} else {
 		n, ok := k.g.member(plan.Node)
 		if !ok || n.Report == nil {
@@ -108,15 +114,20 @@ func (s *search) leave() {
 
 // showPlace puts into the request's row where it waits.
 func (s *search) showPlace() {
-	if s.line == nil {
-		return
+	node, ahead, expect := s.k.g.cfg.Node, -1, time.Duration(-1)
+	switch line := s.line.(type) {
+	case nil:
+		if s.k.g.cfg.Policy != route.Classic {
+			return // it stands in no line for a moment only
+		}
+		ahead = s.k.g.lineup.rank(s.p)
+	case *askingThere:
+		node = line.member.Name
 	}
-	node := s.k.g.cfg.Node
-	if there, ok := s.line.(*askingThere); ok {
-		node = there.member.Name
+	if s.line != nil {
+		ahead, expect = s.line.place()
+		s.k.g.lineup.before(s.p, ahead)
 	}
-	ahead, expect := s.line.place()
-	s.k.g.lineup.before(s.p, ahead)
 	s.k.row.update(func(r *status.Request) {
 		r.WaitsAt, r.Place, r.ExpectedWaitMS = node, nil, nil
 		if ahead >= 0 {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"viiwork/appliance/route"
-	"viiwork/appliance/status"
 	"viiwork/engine"
 )
 
@@ -18,8 +17,10 @@ const (
 	// has become stale, or that what was on its way to it is old enough to be in its report.
 	priceEvery = 500 * time.Millisecond
 	// lookGap is the least time between two looks at the same model for the sake of changes: a mesh may have hundreds of
-	// these a second.
-	lookGap = 10 * time.Millisecond
+	// these a second. lookShare is how many times longer than a look it is at least, so that looking takes no more than its
+	// share of a core however many wait.
+	lookGap   = 10 * time.Millisecond
+	lookShare = 10
 )
 
 var errNobody = errors.New("no node can take the request now or soon")
@@ -30,13 +31,8 @@ func (k *call) runAcross() error {
 	if err := k.pinFault(); err != nil {
 		return err
 	}
-	k.home = k.findHome()
+	k.recognise()
 	k.g.rates.thought(k.model, k.found.Since)
-	if k.found.ByPrefix && k.source == sourceNone {
-		k.source = sourcePrefix
-		k.ans.know(headKey, k.source)
-		k.row.update(func(r *status.Request) { r.KeySource = sourcePrefix })
-	}
 	for {
 		s, err := k.seat()
 		if err != nil {
@@ -44,7 +40,7 @@ func (k *call) runAcross() error {
 		}
 		again := false
 		if s.lease != nil {
-			k.granted(s.lease, k.homeHere(), engine.Timing{Queued: k.waited, Waited: s.waited})
+			k.granted(s.lease, because(s.reason, s.waited, s.lease.Backend(), k.atHome(s.home)), k.waited)
 			k.triedHere = append(k.triedHere, s.lease.Backend())
 			again, err = k.attempt(s.lease)
 		} else {
@@ -72,10 +68,10 @@ func (k *call) seat() (seat, error) {
 	defer s.leave()
 	tick := time.NewTicker(priceEvery)
 	defer tick.Stop()
-	k.g.lookFor(s.p)
+	gap := max(lookGap, lookShare*k.g.lookFor(s.p))
 	for look := false; ; own, members = k.g.changed.wait(), k.g.membersChanged() {
 		if look {
-			k.g.look(k.model)
+			gap = max(lookGap, lookShare*k.g.look(k.model))
 		}
 		first, err := s.step(ctx)
 		if err != nil {
@@ -89,6 +85,7 @@ func (k *call) seat() (seat, error) {
 		case <-over(s.try):
 			got, err := s.try.collect()
 			if err == nil || ctx.Err() != nil {
+				got.waited = got.waited || s.p.waits
 				return got, orCause(ctx, err)
 			}
 			s.refused(&s.try, err)
@@ -102,11 +99,12 @@ func (k *call) seat() (seat, error) {
 			look = true
 		case <-s.p.news:
 		case <-own:
-			pause(ctx, lookGap)
+			pause(ctx, gap)
 		case <-members:
-			pause(ctx, lookGap)
+			pause(ctx, gap)
 		case <-tick.C:
 			s.showPlace()
+			k.row.explain(k.g.lineup.decided(s.p))
 		case <-ctx.Done():
 			return seat{}, context.Cause(ctx)
 		}
@@ -116,7 +114,7 @@ func (k *call) seat() (seat, error) {
 // patience is how long the request waits in lines altogether.
 func (k *call) patience() time.Duration {
 	wait := k.g.cfg.QueueTimeout
-	if !k.home.known || k.g.cfg.WarmWait <= wait {
+	if !k.home.known || k.g.cfg.WarmWait <= wait || k.g.cfg.Policy == route.Classic { // which waits for any slot, not for the home's
 		return wait
 	}
 	n, ok := k.hereFor(k.model)

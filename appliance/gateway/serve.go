@@ -176,54 +176,19 @@ func (k *call) run() error {
 }
 
 // granted notes where the request runs, and why there.
-func (k *call) granted(lease *engine.Lease, home string, t engine.Timing) {
+func (k *call) granted(lease *engine.Lease, reason string, queued time.Duration) {
 	backend := lease.Backend()
-	reason := k.reason(backend, home, t.Waited)
-	ms := float64(t.Queued.Microseconds()) / 1000
+	ms := float64(queued.Microseconds()) / 1000
 	k.went(k.g.id(), backend)
 	k.ans.know(headNode, k.g.cfg.Node)
 	k.ans.know(headBackend, backend)
 	k.ans.know(headModel, lease.Model())
 	k.ans.know(headRoute, reason)
-	k.ans.know(headQueue, strconv.FormatInt(t.Queued.Milliseconds(), 10))
+	k.ans.know(headQueue, strconv.FormatInt(queued.Milliseconds(), 10))
 	k.row.update(func(r *status.Request) {
 		r.Node, r.Backend, r.Model, r.Reason, r.State = k.g.cfg.Node, backend, lease.Model(), reason, statePrefill
 		r.QueueMS = &ms
 	})
-}
-
-func (k *call) reason(backend, home string, waited bool) string {
-	switch {
-	case k.hop != nil:
-		return k.hop.because(backend, home)
-	case k.pinned:
-		return "pinned"
-	case k.home.known && k.home.node != k.g.id():
-		return "move"
-	case home == backend && waited:
-		return "wait"
-	case home == backend:
-		return "home"
-	case home != "":
-		return "move"
-	case k.backends() == 1:
-		return "only"
-	}
-	return "cold"
-}
-
-// backends counts those of the model, over the whole mesh.
-func (k *call) backends() int {
-	n := 0
-	if m, ok := k.g.local(k.model); ok {
-		n = len(m.Backends)
-	}
-	for _, m := range k.g.members() {
-		if n1, _, ok := there(m, k.model); ok {
-			n += len(n1.Backends)
-		}
-	}
-	return n
 }
 
 // others lists the model's backends that serve now and are not among tried.

@@ -20,15 +20,12 @@ func (g *Gateway) listSessions(c echo.Context) error {
 
 // Sessions lists up to n conversations, those last used first.
 func (g *Gateway) Sessions(n int) []status.Session {
-	names := map[string]string{"": g.cfg.Node}
-	for _, m := range g.members() {
-		names[m.Member.ID] = m.Member.Name
-	}
+	names := g.names()
 	list := []status.Session{}
 	for _, c := range g.known.Conversations(min(n, mesh.MaxHomes)) {
-		s := status.Session{Session: c.Session, Model: c.Model, Node: c.Home.Node, Backend: c.Home.Backend, KeySource: c.Source, IdleMS: max(0, c.Idle.Milliseconds())}
-		if name, known := names[c.Home.Node]; known {
-			s.Node = name
+		s := status.Session{Session: c.Session, Model: c.Model, Node: g.cfg.Node, Backend: c.Home.Backend, KeySource: c.Source, IdleMS: max(0, c.Idle.Milliseconds())}
+		if c.Home.Node != "" {
+			s.Node = names(c.Home.Node)
 		}
 		if c.Tokens > 0 {
 			s.Tokens = &c.Tokens

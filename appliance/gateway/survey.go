@@ -10,36 +10,67 @@ import (
 )
 
 // look plans anew for all who look for a slot of the model, in the order in which they came. A seat that it finds is
-// taken, or counted, in the same act.
-func (g *Gateway) look(model string) {
+// taken, or counted, in the same act. It tells how long that took.
+func (g *Gateway) look(model string) time.Duration {
 	g.lineup.mu.Lock()
 	defer g.lineup.mu.Unlock()
-	g.planAll(model)
+	return g.planAll(model)
 }
 
 // lookFor is look for one that has just come, unless somebody has looked since: of a thousand that come at one time each
 // would plan for all the others, and none would get on.
-func (g *Gateway) lookFor(p *place) {
+func (g *Gateway) lookFor(p *place) time.Duration {
 	g.lineup.mu.Lock()
 	defer g.lineup.mu.Unlock()
-	if !p.planned {
-		g.planAll(p.call.model)
+	if p.planned {
+		return 0
 	}
+	return g.planAll(p.call.model)
 }
 
 // planAll wants the lock of the lineup held. For who has left nothing is looked for.
-func (g *Gateway) planAll(model string) {
-	members, own := g.members(), g.own(model)
+func (g *Gateway) planAll(model string) time.Duration {
+	begun := time.Now()
+	v := newView(g.members(), g.own(model), model)
+	if own := g.joined.Load(); own != nil {
+		for i := range v.others {
+			v.others[i].RTT = own.Client.RTT(v.others[i].ID)
+		}
+	}
 	for _, p := range g.lineup.models[model] {
 		if p.offer == nil && !p.tries && p.call.ctx.Err() == nil {
-			g.plan(p, members, &own)
+			g.plan(p, v)
 		}
 		p.planned = true
 	}
+	return time.Since(begun)
+}
+
+// view is how a model stands everywhere, put together once for all who look for a slot of it.
+type view struct {
+	own     ownModel
+	members []mesh.NodeState // those that have told lately that they have the model
+	others  []route.Node     // beside each
+	usual   route.Snapshot   // without nodes
+	nodes   []route.Node     // room for those of one request
+}
+
+func newView(members []mesh.NodeState, own ownModel, model string) *view {
+	v := &view{own: own}
+	if own.has {
+		usual(&v.usual, own.told)
+	}
+	for _, m := range members {
+		if n, told, ok := there(m, model); ok {
+			usual(&v.usual, told)
+			v.members, v.others = append(v.members, m), append(v.others, n)
+		}
+	}
+	return v
 }
 
 // plan wants the lock of the lineup held.
-func (g *Gateway) plan(p *place, members []mesh.NodeState, own *ownModel) {
+func (g *Gateway) plan(p *place, v *view) {
 	k := p.call
 	found := k.find()
 	home := k.homeOf(found)
@@ -52,9 +83,9 @@ func (g *Gateway) plan(p *place, members []mesh.NodeState, own *ownModel) {
 	if p.stands {
 		r.Stands, r.Place = p.standsAt, p.before
 	}
-	s := k.survey(members, own)
+	s := k.survey(v)
 	k.hold(&s, found)
-	p.plan = route.Pick(s, r)
+	p.decision = decision{route.Pick(s, r), r.Prompt, home}
 	switch {
 	case p.plan.None():
 		p.tell()
@@ -68,10 +99,11 @@ func (g *Gateway) plan(p *place, members []mesh.NodeState, own *ownModel) {
 			return
 		}
 		p.offer = &offer{ticket: t}
-		*own = g.own(k.model)
+		v.own = g.own(k.model)
 	default:
-		at := slices.IndexFunc(members, func(m mesh.NodeState) bool { return m.Member.ID == p.plan.Node })
-		p.offer = &offer{member: members[at].Member, backend: p.plan.Backend, reason: p.plan.Reason, asked: g.lineup.ahead.add(members[at], k.model, false)}
+		at := slices.IndexFunc(v.members, func(m mesh.NodeState) bool { return m.Member.ID == p.plan.Node })
+		m := v.members[at]
+		p.offer = &offer{member: m.Member, backend: p.plan.Backend, reason: p.plan.Reason, asked: g.lineup.ahead.add(m, k.model, false)}
 	}
 	p.tell()
 }
@@ -84,30 +116,30 @@ func (k *call) wanted() string {
 	return k.host
 }
 
-// survey puts together how the request's model stands everywhere. It wants the lock of the lineup held.
-func (k *call) survey(members []mesh.NodeState, own *ownModel) route.Snapshot {
-	var s route.Snapshot
-	now := time.Now()
-	if own.has {
-		n := k.here(own)
-		usual(&s, own.told)
+// survey is the view in the eyes of the request, until the next one's. It wants the lock of the lineup held.
+func (k *call) survey(v *view) route.Snapshot {
+	s, now := v.usual, time.Now()
+	s.Nodes = v.nodes[:0]
+	if v.own.has {
+		n := k.here(&v.own)
 		n.LineFull = now.Before(k.shut[n.ID].until)
 		s.Nodes = append(s.Nodes, n)
 	}
 	if k.pinned {
 		return s
 	}
-	for _, m := range members {
-		if n, told, ok := there(m, k.model); ok {
-			usual(&s, told)
-			seats, places := k.g.lineup.ahead.count(m, k.model)
-			n.Ahead, n.Waiting = seats, n.Waiting+places
-			away := now.Before(k.bounced[n.ID].until)
-			n.Full = n.Full || away
-			n.LineFull = away || now.Before(k.shut[n.ID].until)
-			s.Nodes = append(s.Nodes, n)
+	for i, n := range v.others {
+		seats, places := k.g.lineup.ahead.count(v.members[i], k.model)
+		n.Ahead, n.Waiting = seats, n.Waiting+places
+		away := now.Before(k.bounced[n.ID].until)
+		n.Full = n.Full || away
+		n.LineFull = away || now.Before(k.shut[n.ID].until)
+		for j := range n.Backends {
+			n.Backends[j].Held = 0
 		}
+		s.Nodes = append(s.Nodes, n)
 	}
+	v.nodes = s.Nodes
 	return s
 }
 
@@ -181,7 +213,7 @@ func there(m mesh.NodeState, model string) (n route.Node, told mesh.Model, ok bo
 
 // node is one that has told this of the model.
 func node(told mesh.Model) route.Node {
-	n := route.Node{Waiting: told.Waiting, Hold: time.Duration(told.HoldMS) * time.Millisecond, Score: told.Score}
+	n := route.Node{Waiting: told.Waiting, Hold: time.Duration(told.HoldMS) * time.Millisecond, Score: told.Score, Backends: make([]route.Backend, 0, len(told.Backends))}
 	for _, b := range told.Backends {
 		n.Backends = append(n.Backends, priced(b))
 	}

@@ -39,6 +39,8 @@ func (c *Client) AskSeat(ctx context.Context, m Member, a Ask, waits func(ahead 
 	}
 	ctx, heard, end := listen(ctx)
 	defer end()
+	var left time.Time
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { left = time.Now() }})
 	header := http.Header{"Content-Type": {typeReport}}
 	resp, err := c.send(ctx, m, outgoing{method: http.MethodPost, url: url.URL{Path: leasePath}, header: header, body: body})
 	if err != nil {
@@ -46,6 +48,9 @@ func (c *Client) AskSeat(ctx context.Context, m Member, a Ask, waits func(ahead 
 	}
 	defer resp.Body.Close()
 	heard()
+	if a.WaitMS <= 0 { // who need not wait is answered at once
+		c.ways.took(m.ID, time.Since(left))
+	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode != http.StatusOK:

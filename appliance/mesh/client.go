@@ -37,6 +37,7 @@ type ClientConfig struct {
 type Client struct {
 	signer    *Signer
 	transport *http.Transport
+	ways      ways
 }
 
 // NewClient makes a Client.

@@ -150,3 +150,6 @@ func Tell(s *SessionKey) []byte { return s.tell() }
 
 // Learn is SessionKey.learn.
 func Learn(s *SessionKey, told []byte) { s.learn(told) }
+
+// Took notes how long it took to a member and back.
+func Took(c *Client, id string, d time.Duration) { c.ways.took(id, d) }

@@ -163,6 +163,30 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 	return f
 }
 
+// Stays are the conversations of a session that its home holds, as it has told them.
+func (r *Register) Stays(model, session string) (all []Resident) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.homes.find(model, session)
+	if h == nil {
+		return nil
+	}
+	add := func(s *Resident) {
+		if s.Session == session && s.Model == model && s.Backend == h.spot.Backend {
+			all = append(all, *s)
+		}
+	}
+	if own := r.own[h.spot.Backend]; h.spot.Node == "" && own != nil {
+		for _, s := range own.list {
+			add(s)
+		}
+	}
+	for _, s := range r.others[h.spot.Node] {
+		add(s)
+	}
+	return all
+}
+
 // nearest is the spot that holds most of the prompt, if that is worth a way and tells it from other conversations: the one
 // last used, if there are several.
 func (r *Register) nearest() *held {

@@ -45,6 +45,23 @@ func at(f mesh.Found, s mesh.Spot) int {
 
 func spot(backend string) mesh.Spot { return mesh.Spot{Backend: backend} }
 
+// TestTwoThatBeganAlikeAreBothHeld: without a session they may be two agents with the same task, and the same first answer.
+func TestTwoThatBeganAlikeAreBothHeld(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	ann, bob := []string{"head", "task", "answer", "ann 1"}, []string{"head", "task", "answer", "bob 1"}
+	r.Settle(held("m#0", "", ann...), -1)
+	r.Settle(held("m#0", "", bob...), -1)
+	r.Settle(held("m#1", "", "head", "task"), -1)
+	for _, words := range [][]string{ann, bob} {
+		if f := r.Find("m", "", chain(append(words, "answer 2", "more")...)); f.Home != spot("m#0") || !f.ByPrefix || at(f, spot("m#0")) != 4100 {
+			t.Errorf("%v: %+v", words, f)
+		}
+	}
+	if n := r.Residents("m#0"); n != 2 {
+		t.Errorf("%d live there", n)
+	}
+}
+
 func TestLinkSharedByTwoConversationsDecidesNothing(t *testing.T) {
 	r := mesh.NewRegister(mesh.RegisterConfig{})
 	r.Settle(held("m#0", "", "head", "tools", "ann 1"), -1)

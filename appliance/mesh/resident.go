@@ -82,5 +82,6 @@ func (r *Resident) continuedBy(n *Resident, prompt map[Link]bool) (common int, o
 	case at == last:
 		return r.Tokens, true
 	}
-	return r.Marks[at], r.Session == n.Session && 2*at > last
+	// Without a session the two may as well be two agents that began alike, each in a slot of its own.
+	return r.Marks[at], r.Session != "" && r.Session == n.Session && 2*at > last
 }

@@ -89,6 +89,7 @@ func (p *pricing) price(all []Candidate) {
 
 // one prices a backend. T is what it would have to compute, c its slots, k the streams it generates already.
 func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
+	c.Measured = orElse(b.Prefill, minRate, maxRate, 0) > 0
 	P := orElse(b.Prefill, minRate, maxRate, p.prefill)
 	D := orElse(b.Decode, minRate, maxRate, p.decode)
 	slow := orElse(b.Slowdown, 0, 4, usualSlowdown)
@@ -96,6 +97,10 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 	k := min(float64(count(b.Decoding)), slots-1)
 	d := p.output * (1 + slow*k) / D
 	S := d + 2
+	turn := S + 700/P
+	if hold := orElse(n.Hold.Seconds(), 0.01, 1e5, 0); hold > 0 { // requests may be shorter than an agent's usually are
+		S, turn = min(S, hold), min(turn, hold)
+	}
 
 	held := 0.0
 	if !p.r.Forget {
@@ -111,7 +116,7 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 	c.Stall = p.w.Stall * heldBack * (k*T + max(0, outstanding-T)) / P
 	c.Shadow = p.w.Shadow * p.busy / (1 - p.busy) * T / P
 	c.Queue = p.queue(c, n, b, S)
-	c.Load = p.load(c, b, S+700/P)
+	c.Load = p.load(c, b, turn)
 	c.Reserve = p.reserve(c, b, S, slots)
 	if !n.Local {
 		c.RTT = p.w.Remote + min(max(0, n.RTT.Seconds()), 60)
@@ -152,7 +157,7 @@ func (p *pricing) load(c *Candidate, b *Backend, S float64) float64 {
 		others = max(0, others-1)
 	}
 	n := others + 1
-	return p.w.Load * (float64(n)*closedWait(n, b.slots(), S, p.think) - float64(others)*closedWait(others, b.slots(), S, p.think))
+	return max(0, p.w.Load*(float64(n)*closedWait(n, b.slots(), S, p.think)-float64(others)*closedWait(others, b.slots(), S, p.think)))
 }
 
 // closedWait is the mean wait for one of c servers of n customers who come back after a time of thought (the machine

@@ -157,3 +157,18 @@ func TestFreeInIsTheFirstToEnd(t *testing.T) {
 		t.Errorf("from nonsense: %v", got)
 	}
 }
+
+// TestShortRequestsLoadABackendLess: who lives at a backend costs others no more than the time that requests take a slot
+// there, which may be much shorter than an agent's turn is as a rule.
+func TestShortRequestsLoadABackendLess(t *testing.T) {
+	ask := route.Request{Prompt: 2000, Home: "a", HomeBackend: "a#0"}
+	crowded := card("a", 2, holding(1900), residents(8))
+	mesh := route.Snapshot{Nodes: []route.Node{crowded, card("self", 2)}, Output: 20, Think: 600 * time.Millisecond}
+	if p := route.Pick(mesh, ask); p.Reason != route.Move {
+		t.Errorf("of eight whose turns take as long as usual it leaves: %+v", p)
+	}
+	mesh.Nodes[0].Hold = 100 * time.Millisecond
+	if p := route.Pick(mesh, ask); p.Reason != route.Home {
+		t.Errorf("of eight whose turns take 0.1 s it stays: %+v", p)
+	}
+}

@@ -18,6 +18,17 @@ type Plan struct {
 // None tells that nobody can take the request, now or soon.
 func (p Plan) None() bool { return p.Reason == "" }
 
+// Chosen is the candidate that the plan is for: where it names no backend, the cheapest one of the node. False = the plan
+// goes to none, or lists none.
+func (p Plan) Chosen() (c Candidate, ok bool) {
+	for _, o := range p.Candidates {
+		if o.Node == p.Node && (p.Backend == "" || p.Backend == o.Backend) && (!ok || o.Total < c.Total) {
+			c, ok = o, true
+		}
+	}
+	return c, ok
+}
+
 // Reason says in one word why a request goes where it goes.
 type Reason string
 
@@ -35,8 +46,9 @@ const (
 // Candidate is what a backend would cost a request: seconds, of which the least wins.
 type Candidate struct {
 	Node, Backend string
-	Free          int // requests it has room for
-	Held          int // tokens of the prompt that need not be computed there, moved ones included
+	Free          int  // requests it has room for
+	Held          int  // tokens of the prompt that need not be computed there, moved ones included
+	Measured      bool // how fast it computes prompts is known, not taken from others
 	Fetch         Reason
 
 	Terms

@@ -87,6 +87,7 @@ type Request struct {
 	Session         string    `json:"session"`
 	KeySource       string    `json:"key_source"` // the header's or field's name, "prefix" or "none"
 	Reason          string    `json:"reason"`     // as X-Viiwork-Route
+	Compacted       bool      `json:"compacted"`  // the conversation's history was rewritten to a shorter one: no cache helps
 	State           string    `json:"state"`      // queued, prefill, generating, done
 	PromptTokens    *int      `json:"prompt_tokens"`
 	CachedTokens    *int      `json:"cached_tokens"`
@@ -100,9 +101,50 @@ type Request struct {
 	WaitsAt        string   `json:"waits_at,omitempty"`
 	Place          *int     `json:"place,omitempty"`
 	ExpectedWaitMS *float64 `json:"expected_wait_ms,omitempty"`
-	Status         int      `json:"status"` // HTTP status, 0 while running, 499 when the client left first
+	Plan           *Plan    `json:"plan,omitempty"` // of GET /api/requests/{id} only, at the node where the request came in
+	Status         int      `json:"status"`         // HTTP status, 0 while running, 499 when the client left first
 	Error          string   `json:"error"`
 	Task           string   `json:"task"`
+}
+
+// Plan is why a request went where it went, as it was decided last.
+type Plan struct {
+	Policy       string      `json:"policy"`        // cost, classic
+	PromptTokens int         `json:"prompt_tokens"` // as estimated; 0 = unknown
+	Chosen       Chosen      `json:"chosen"`
+	Candidates   []Candidate `json:"candidates"` // the cheapest first; none under classic
+}
+
+// Chosen is what a plan came to.
+type Chosen struct {
+	Node    string `json:"node"`    // "" = whichever frees a slot first
+	Backend string `json:"backend"` // "" = any of the node
+	Wait    bool   `json:"wait"`    // in the node's line
+	Reason  string `json:"reason"`
+}
+
+// Candidate is a backend that could have answered.
+type Candidate struct {
+	Node     string  `json:"node"`
+	Backend  string  `json:"backend"`
+	Free     int     `json:"free"`        // slots
+	Held     int     `json:"held_tokens"` // of the prompt
+	Fetch    string  `json:"fetch,omitempty"`
+	Measured bool    `json:"measured"` // its prefill rate is its own, not the others'
+	Terms    Terms   `json:"terms"`
+	Total    float64 `json:"total"`
+}
+
+// Terms are the parts of a candidate's cost, in seconds.
+type Terms struct {
+	Prefill float64 `json:"prefill"`
+	Decode  float64 `json:"decode"`
+	Stall   float64 `json:"stall"`
+	Shadow  float64 `json:"shadow"`
+	Queue   float64 `json:"queue"`
+	Load    float64 `json:"load"`
+	Reserve float64 `json:"reserve"`
+	RTT     float64 `json:"rtt"`
 }
 
 // Session is one row of GET /api/sessions: where a conversation is at home.

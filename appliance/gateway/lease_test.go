@@ -177,8 +177,8 @@ func TestALeaseIsForOneForwardOfOneNode(t *testing.T) {
 // TestAForwardWhoseBodyDoesNotComeHoldsNoSeat for long.
 func TestAForwardWhoseBodyDoesNotComeHoldsNoSeat(t *testing.T) {
 	t.Parallel()
-	f := fake(t, enginetest.Options{Slots: 1})
-	fl := newFleet(t, nil, spec{models: model("m", 1, f.URL())}, spec{})
+	f := fake(t, enginetest.Options{Slots: 2})
+	fl := newFleet(t, nil, spec{models: model("m", 2, f.URL())}, spec{})
 	owner, b := fl.peers[0], fl.peers[1]
 	g, body := b.asks(owner), chat("m", "hi", "")
 	req, _ := http.NewRequest("POST", owner.url+"/v1/chat/completions", strings.NewReader(body))
@@ -194,15 +194,17 @@ func TestAForwardWhoseBodyDoesNotComeHoldsNoSeat(t *testing.T) {
 	fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n", owner.Addr, len(body))
 	_ = req.Header.Write(conn)
 	_, _ = io.WriteString(conn, "\r\n"+body[:3])
-	time.Sleep(3 * time.Second) // longer than a grant that is not used lasts
-	if owner.free() != 0 {
+	owner.until("it came for its seat", func() bool { return owner.g.Inflight() == 1 })
+	b.asks(owner) // granted later and not used
+	owner.until("a grant that is not used has lapsed", func() bool { return owner.free() > 0 })
+	if owner.free() != 1 {
 		t.Error("the seat was gone although its headers had come")
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil || resp.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("%v %v", resp, err)
 	}
-	if owner.free() != 1 { // though the rest of the body may still come
+	if owner.free() != 2 { // though the rest of the body may still come
 		t.Error("the refused request holds its seat")
 	}
 }

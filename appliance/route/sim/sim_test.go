@@ -71,7 +71,7 @@ func TestPrefixesDoForClientsThatNameNoSession(t *testing.T) {
 
 func TestCostIsWorthItsNameInAMixedFleet(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long with the race detector")
+		t.Skip("sixteen nodes for an hour take half a minute with the race detector: left out of -short only, so make test runs it")
 	}
 	results, err := sim.Table(context.Background(), sim.Config{Fleet: "mixed16", Load: 0.9, Seed: 7001}, sim.Classic, sim.Cost)
 	if err != nil || results[1].TurnsPerHour < 2.4*results[0].TurnsPerHour {

@@ -94,8 +94,8 @@ func (g *Gateway) plan(p *place, v *view) {
 		return
 	case p.plan.Local:
 		t, err := g.cfg.Engine.Queue(k.wish(p.plan.Backend, true))
-		if err != nil { // somebody was quicker
-			p.plan.Wait = true
+		if err != nil { // somebody was quicker: it waits for any of the node's, or those who do would pass it by
+			p.plan.Wait, p.plan.Backend = true, ""
 			return
 		}
 		p.offer = &offer{ticket: t}

@@ -44,7 +44,7 @@ func refusedSeat(err error) *mesh.SeatRefused {
 	case errors.Is(err, engine.ErrFull):
 		r.Code, r.Message = "node_full", "this node has no free slot for the model"
 	case errors.Is(err, engine.ErrLineFull):
-		r.Code, r.Message = codeLineFull, "as many requests wait for the model here as may"
+		r.Code, r.Message = mesh.CodeLineFull, "as many requests wait for the model here as may"
 	}
 	return r
 }

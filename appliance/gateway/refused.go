@@ -42,7 +42,7 @@ func (s *search) learn(m mesh.Member, err error) {
 	}
 	var no *mesh.SeatRefused
 	switch {
-	case errors.As(err, &no) && no.Status == http.StatusTooManyRequests && no.Code == codeLineFull:
+	case errors.As(err, &no) && no.Status == http.StatusTooManyRequests && no.Code == mesh.CodeLineFull:
 		k.shutOut(m.ID, true)
 	case no != nil && no.Status == http.StatusTooManyRequests:
 		k.markFull(m)
@@ -52,9 +52,6 @@ func (s *search) learn(m mesh.Member, err error) {
 		k.last = unseated(m, err)
 	}
 }
-
-// codeLineFull is what an owner says whose line takes nobody more.
-const codeLineFull = "line_full"
 
 func (k *call) shutOut(node string, full bool) {
 	if k.shut == nil {

@@ -42,9 +42,12 @@ type SeatRefused struct {
 
 func (e *SeatRefused) Error() string { return e.Message }
 
+// CodeLineFull is the code of a refusal for want of a place in the line, not of a slot.
+const CodeLineFull = "line_full"
+
 // Refusals that are the desk's own.
 var (
-	refusedCrowd  = &SeatRefused{http.StatusTooManyRequests, "line_full", "too many requests of members are waiting here; try again shortly", 2 * time.Second}
+	refusedCrowd  = &SeatRefused{http.StatusTooManyRequests, CodeLineFull, "too many requests of members are waiting here; try again shortly", 2 * time.Second}
 	refusedFull   = &SeatRefused{http.StatusTooManyRequests, "node_full", "this node has no free slot for the model", 2 * time.Second}
 	refusedWaited = &SeatRefused{http.StatusTooManyRequests, "queue_timeout", "no slot became free in time; try again shortly", 2 * time.Second}
 	refusedEnding = &SeatRefused{http.StatusServiceUnavailable, "draining", "this node is on its way down; use another one", 5 * time.Second}

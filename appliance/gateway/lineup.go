@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
@@ -18,7 +19,8 @@ type lineup struct {
 
 	mu     sync.Mutex // held over looking for a seat and taking it, which must be one act
 	models map[string][]*place
-	last   uint64 // ticket
+	rests  map[string]time.Time // until when nobody looks again for those of a model who have been looked for
+	last   uint64               // ticket
 	ahead  ahead
 }
 
@@ -48,7 +50,9 @@ type offer struct {
 	asked   *departure // counts at the member until its report can know of it; nil = a ticket
 }
 
-func newLineup(max int) *lineup { return &lineup{max: max, models: map[string][]*place{}} }
+func newLineup(max int) *lineup {
+	return &lineup{max: max, models: map[string][]*place{}, rests: map[string]time.Time{}}
+}
 
 // join takes the last place; with the ticket of an earlier place, that one. 0 = a new ticket.
 func (l *lineup) join(k *call, ticket uint64) *place {
@@ -129,6 +133,7 @@ func (l *lineup) leave(p *place) {
 	at := slices.Index(all, p)
 	if all = slices.Delete(all, at, at+1); len(all) == 0 {
 		delete(l.models, p.call.model)
+		delete(l.rests, p.call.model)
 	} else {
 		l.models[p.call.model] = all
 		if at == 0 {
@@ -177,6 +182,9 @@ func (l *lineup) arrived(d *departure) {
 	defer l.mu.Unlock()
 	l.ahead.remove(d)
 }
+
+// idle says that nothing is looked for on behalf of p at the moment: it tries what was found, or has left.
+func (p *place) idle() bool { return p.offer != nil || p.tries || p.call.ctx.Err() != nil }
 
 func (p *place) tell() {
 	select {

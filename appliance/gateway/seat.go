@@ -12,16 +12,9 @@ import (
 	"viiwork/engine"
 )
 
-const (
-	// priceEvery is how often who waits is planned anew without a word from anybody, for what nobody tells: that a member
-	// has become stale, or that what was on its way to it is old enough to be in its report.
-	priceEvery = 500 * time.Millisecond
-	// lookGap is the least time between two looks at the same model for the sake of changes: a mesh may have hundreds of
-	// these a second. lookShare is how many times longer than a look it is at least, so that looking takes no more than its
-	// share of a core however many wait.
-	lookGap   = 10 * time.Millisecond
-	lookShare = 10
-)
+// priceEvery is how often who waits is planned anew without a word from anybody, for what nobody tells: that a member has
+// become stale, or that what was on its way to it is old enough to be in its report.
+const priceEvery = 500 * time.Millisecond
 
 var errNobody = errors.New("no node can take the request now or soon")
 
@@ -68,10 +61,10 @@ func (k *call) seat() (seat, error) {
 	defer s.leave()
 	tick := time.NewTicker(priceEvery)
 	defer tick.Stop()
-	gap := max(lookGap, lookShare*k.g.lookFor(s.p))
+	gap := k.g.lookFor(ctx, s.p)
 	for look := false; ; own, members = k.g.changed.wait(), k.g.membersChanged() {
 		if look {
-			gap = max(lookGap, lookShare*k.g.look(k.model))
+			gap = k.g.look(k.model)
 		}
 		first, err := s.step(ctx)
 		if err != nil {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -9,8 +10,16 @@ import (
 	"viiwork/engine"
 )
 
+const (
+	// lookGap is the least time between two looks at the same model for the sake of changes: a mesh may have hundreds of
+	// these a second. lookShare is how many times longer than a look it is at least, so that looking takes no more than its
+	// share of a core however many wait.
+	lookGap   = 10 * time.Millisecond
+	lookShare = 10
+)
+
 // look plans anew for all who look for a slot of the model, in the order in which they came. A seat that it finds is
-// taken, or counted, in the same act. It tells how long that took.
+// taken, or counted, in the same act. It tells how long to leave that be.
 func (g *Gateway) look(model string) time.Duration {
 	g.lineup.mu.Lock()
 	defer g.lineup.mu.Unlock()
@@ -18,14 +27,38 @@ func (g *Gateway) look(model string) time.Duration {
 }
 
 // lookFor is look for one that has just come, unless somebody has looked since: of a thousand that come at one time each
-// would plan for all the others, and none would get on.
-func (g *Gateway) lookFor(p *place) time.Duration {
-	g.lineup.mu.Lock()
-	defer g.lineup.mu.Unlock()
-	if p.planned {
-		return 0
+// would plan for all the others, and none would get on. Who comes soon after a look and finds others waiting has to wait
+// as well until they can be looked for again, for it must not be first to see what they would take.
+func (g *Gateway) lookFor(ctx context.Context, p *place) time.Duration {
+	for {
+		gap, rest := g.lookFirst(p)
+		if rest <= 0 || !pause(ctx, rest) {
+			return gap
+		}
 	}
-	return g.planAll(p.call.model)
+}
+
+// lookFirst is one try of lookFor; rest > 0 is when to try again.
+func (g *Gateway) lookFirst(p *place) (gap, rest time.Duration) {
+	l, model := g.lineup, p.call.model
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.planned {
+		return lookGap, 0
+	}
+	for _, older := range l.models[model] {
+		if older == p {
+			break
+		}
+		if !older.idle() {
+			rest = time.Until(l.rests[model])
+			break
+		}
+	}
+	if rest > 0 {
+		return 0, rest
+	}
+	return g.planAll(model), 0
 }
 
 // planAll wants the lock of the lineup held. For who has left nothing is looked for.
@@ -38,12 +71,15 @@ func (g *Gateway) planAll(model string) time.Duration {
 		}
 	}
 	for _, p := range g.lineup.models[model] {
-		if p.offer == nil && !p.tries && p.call.ctx.Err() == nil {
+		if !p.idle() {
 			g.plan(p, v)
 		}
 		p.planned = true
 	}
-	return time.Since(begun)
+	now := time.Now()
+	gap := max(lookGap, lookShare*now.Sub(begun))
+	g.lineup.rests[model] = now.Add(gap)
+	return gap
 }
 
 // view is how a model stands everywhere, put together once for all who look for a slot of it.

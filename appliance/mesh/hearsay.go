@@ -1,6 +1,9 @@
 package mesh
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // hear makes what a member says it holds part of the register.
 func (r *Register) hear(member string, l *holdings, h *hearing) error {
@@ -22,12 +25,18 @@ func (r *Register) hear(member string, l *holdings, h *hearing) error {
 		was = map[uint64]*Resident{}
 		r.others[member] = was
 	}
-	for id, s := range h.residents {
+	var added []uint64
+	for id := range h.residents {
 		if was[id] == nil {
-			was[id] = s
-			r.put(Spot{member, s.Backend}, s)
-			r.settled(member, s, now)
+			added = append(added, id)
 		}
+	}
+	slices.Sort(added) // as they came about: of one conversation the last counts
+	for _, id := range added {
+		s := h.residents[id]
+		was[id] = s
+		r.put(Spot{member, s.Backend}, s)
+		r.settled(member, s, now)
 	}
 	return nil
 }

@@ -40,14 +40,18 @@ func (h *homes) find(model, session string) *home {
 	return el.Value.(*home)
 }
 
-// set notes a home unless a later one is known.
+// set notes a home unless a later one is known. What its own node says of how much it holds is never too late: its words
+// come in order, while when a request ended is told by another clock than when it was seen from here to run.
 func (h *homes) set(n home) {
 	if n.key.session == "" {
 		return
 	}
 	if el := h.at[n.key]; el != nil {
 		if was := el.Value.(*home); n.active.Before(was.active) {
-			return
+			if !n.ended || n.spot != was.spot {
+				return
+			}
+			n.active = was.active
 		}
 		el.Value = &n
 		h.order.MoveToFront(el)

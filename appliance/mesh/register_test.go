@@ -339,6 +339,22 @@ func TestLaterWordAboutAHomeWins(t *testing.T) {
 	})
 }
 
+// TestOwnersWordAboutItsOwnIsNeverTooLate: the entry sees the answer end a moment after its owner did.
+func TestOwnersWordAboutItsOwnIsNeverTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := mesh.NewRegister(mesh.RegisterConfig{})
+		mesh.TellOf(t, r, "n02", held("m#0", "s", "head", "1"))
+		ended := held("m#0", "s", "head", "1", "2")
+		ended.Active = time.Now()
+		time.Sleep(100 * time.Millisecond)
+		r.Went("m", "s", "", mesh.Spot{Node: "n02", Backend: "m#0"})
+		mesh.TellOf(t, r, "n02", ended)
+		if all := r.Conversations(9); len(all) != 1 || all[0].Tokens != ended.Tokens {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
 func BenchmarkFind(b *testing.B) {
 	for _, backends := range []int{16, 1000} {
 		b.Run(fmt.Sprint(backends, "backends"), func(b *testing.B) {

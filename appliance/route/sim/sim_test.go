@@ -122,6 +122,13 @@ func TestTheSameSeedIsTheSameDay(t *testing.T) {
 	}
 }
 
+func TestAnAgentThatWasNeverAnsweredBeginsAnew(t *testing.T) {
+	cfg := sim.Config{Policy: sim.Random, Fleet: "two5090", Load: 1, Sessions: 200, Hours: 0.5}
+	if r, err := sim.Run(context.Background(), cfg); err != nil || r.Rejected < 0.9 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func with(cfg sim.Config, p sim.Policy) sim.Config {
 	cfg.Policy = p
 	return cfg

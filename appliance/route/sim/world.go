@@ -121,7 +121,7 @@ func (w *world) done(t *turn) {
 	t.agent.answered(t)
 }
 
-// forget removes a session that has ended.
+// forget removes a session that has ended. One that was given up before its first answer has no home.
 func (w *world) forget(s *session) {
 	s.ended = true
 	for _, e := range w.engines {
@@ -130,6 +130,7 @@ func (w *world) forget(s *session) {
 	for _, n := range w.nodes {
 		n.store.drop(s)
 	}
-	home := s.home
-	w.after(active, func() { delete(home.residents, s) })
+	if home := s.home; home != nil {
+		w.after(active, func() { delete(home.residents, s) })
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // class is a kind of backend: a card or a pair of them, with a middling model.
@@ -53,7 +54,7 @@ func named(name string) (fleet, error) {
 		f.work.Head, f.work.Output = 10_000, 550
 		return f, nil
 	}
-	return fleet{}, fmt.Errorf("there is no fleet %q: name one of %q", name, Fleets())
+	return fleet{}, fmt.Errorf("there is no fleet %q: name one of %s", name, strings.Join(Fleets(), ", "))
 }
 
 // mixed is a fleet of what people have.

@@ -88,6 +88,7 @@ func (c *cli) benchSwarmCommand() *cobra.Command {
 	flags.StringVar(&s.csv, "csv", "", "write a row for each turn to this `file`")
 	flags.StringVar(&s.html, "html", "", "write a report with charts to this `file`")
 	flags.BoolVar(&s.asJSON, "json", false, "print JSON; shares are 0 to 1")
+	offer(cmd, "headers", bench.Headers()...)
 	return cmd
 }
 
@@ -199,6 +200,10 @@ func drawSwarm(s bench.Summary, bold bool) *bytes.Buffer {
 		percent(s.Hit80), percent(s.Cached), percent(s.MovedNode), percent(s.Warm), percent(s.Partly), percent(s.Cold), percent(s.Rejected), fmt.Sprintf("%.0f", s.Wasted), fmt.Sprint(s.Failed))
 	classes := table{bold: bold, head: []string{"CLASS", "TURNS", "SHARE", "MEAN", "P50", "P95", "P99"}}
 	for _, k := range s.Classes {
+		if k.Turns == 0 {
+			classes.add(k.Class, "0", percent(0), "-", "-", "-", "-")
+			continue
+		}
 		classes.add(k.Class, fmt.Sprint(k.Turns), percent(k.Share), seconds(k.Mean), seconds(k.P50), seconds(k.P95), seconds(k.P99))
 	}
 	nodes := table{bold: bold, head: []string{"NODE", "TURNS", "SHARE", "CACHED", "MEAN", "P50", "P95"}}

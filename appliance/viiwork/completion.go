@@ -34,3 +34,8 @@ func (c *cli) completionCommand() *cobra.Command {
 		},
 	}
 }
+
+// offer lets a shell complete a flag's value.
+func offer(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that is not there only
+}

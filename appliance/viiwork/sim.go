@@ -48,6 +48,9 @@ func (c *cli) simCommand() *cobra.Command {
 	flags.BoolVar(&cfg.OneEntry, "one-entry", false, "all requests come in by the first machine")
 	flags.BoolVar(&cfg.Forget, "no-affinity", false, "as with routing.affinity: false")
 	flags.BoolVar(&cfg.Flat, "no-performance", false, "as with routing.performance: false")
+	offer(cmd, "fleet", sim.Fleets()...)
+	offer(cmd, "headers", "all", "none")
+	offer(cmd, "kv", "off", "pull", "replicate")
 	return cmd
 }
 

@@ -65,7 +65,7 @@ type answer struct {
 	took                      time.Duration
 }
 
-// Why there is no whole answer. An errRefused may be tried again after its pause.
+// Why there is no whole answer. A refusal may be tried again after its pause.
 var (
 	errNotReached = errors.New("no connection")
 	errSilent     = errors.New("silent")

@@ -34,14 +34,18 @@ func (c *client) look(ctx context.Context, entry string) ([]listed, error) {
 	var list struct {
 		Data []listed `json:"data"`
 	}
-	if err := c.document(ctx, http.MethodGet, entry+"/v1/models", nil, &list); err != nil {
+	if err := c.document(ctx, entry+"/v1/models", nil, &list); err != nil {
 		return nil, err
 	}
 	return list.Data, nil
 }
 
-// document asks for a small JSON answer.
-func (c *client) document(ctx context.Context, method, url string, body []byte, v any) error {
+// document asks for a small JSON answer: with POST if there is a body.
+func (c *client) document(ctx context.Context, url string, body []byte, v any) error {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
 	ctx, stop := context.WithTimeout(ctx, lookLimit)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
@@ -168,7 +172,7 @@ func (c *client) weigh(ctx context.Context, entry string, rng *rand.Rand) *gauge
 	var cut struct {
 		Tokens []json.RawMessage `json:"tokens"`
 	}
-	if c.document(ctx, http.MethodPost, entry+"/tokenize", body, &cut) == nil && len(cut.Tokens) > 0 {
+	if c.document(ctx, entry+"/tokenize", body, &cut) == nil && len(cut.Tokens) > 0 {
 		g.ratio = min(max(float64(len(text))/float64(len(cut.Tokens)), leastRatio), mostRatio)
 	}
 	return g

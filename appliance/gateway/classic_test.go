@@ -45,11 +45,11 @@ func TestClassicWaitsInTheEntrysOwnLine(t *testing.T) {
 			return row.WaitsAt == "a" && row.Place != nil && *row.Place == i+1
 		})
 	}
-	plans, beats := gateway.Plans(a.g), 0
+	plans, beats := a.g.Plans(), 0
 	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); beats++ {
 		<-a.table.Changed()
 	}
-	if n := gateway.Plans(a.g) - plans; n > uint64(waiters*(beats+10)) {
+	if n := a.g.Plans() - plans; n > uint64(waiters*(beats+10)) {
 		t.Errorf("%d plans were made for %d who wait, in 1.5 s with %d news", n, waiters, beats)
 	}
 	if b.waiting()+c.waiting() > 0 {

@@ -123,7 +123,6 @@ func (l Lineup) Join(model string, ticket uint64) Place {
 
 func (l Lineup) Wait(p Place, again bool) error { return l.wait(p.place, again) }
 func (l Lineup) Leave(p Place)                  { l.leave(p.place) }
-func Plans(g *Gateway) uint64                   { return g.seed.Load() }
 
 func (l Lineup) Models() int   { return len(l.models) }
 func (p Place) Ticket() uint64 { return p.ticket }

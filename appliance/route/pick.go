@@ -84,16 +84,24 @@ func candidates(s *Snapshot, r *Request, only int) []Candidate {
 	return all
 }
 
+// choice is the candidates of one request, priced.
+type choice struct {
+	s    *Snapshot
+	r    *Request
+	all  []Candidate
+	free bool // one of them has a free slot
+}
+
 // choose is the index of the candidate to take, -1 if all are full and no line takes anybody.
 func choose(s *Snapshot, r *Request, all []Candidate) int {
-	free := false
+	x := choice{s: s, r: r, all: all}
 	for i := range all {
-		free = free || all[i].Free > 0
+		x.free = x.free || all[i].Free > 0
 	}
 	best, home, least := -1, -1, 0.0
 	for i := range all {
 		c := &all[i]
-		if c.Free == 0 && !mayWait(s, r, c, free) {
+		if !x.open(c) {
 			continue
 		}
 		if c.home && (home < 0 || c.Total < all[home].Total) {
@@ -109,27 +117,32 @@ func choose(s *Snapshot, r *Request, all []Candidate) int {
 		return -1
 	case home >= 0 && all[home].Total-least <= max(w.Leave, w.LeaveShare*all[home].Total):
 		return home
-	case !free && r.Stands != "" && standing(r, all) >= 0:
-		return standing(r, all)
+	case !x.free && r.Stands != "":
+		if at := x.standing(); at >= 0 {
+			return at
+		}
 	}
-	return turn(s, r, all, least, free)
+	return x.turn(least)
 }
+
+// open tells whether the request can have a slot of c, or wait for one.
+func (x *choice) open(c *Candidate) bool { return c.Free > 0 || x.mayWait(c) }
 
 // mayWait tells whether a full backend may be waited for. While a slot is free elsewhere that is the home alone, which
 // is worth a wait only for what the prompt would cost elsewhere; a prompt of unknown size is worth none.
-func mayWait(s *Snapshot, r *Request, c *Candidate, free bool) bool {
-	n := &s.Nodes[c.node]
-	if n.LineFull && r.Stands != n.ID {
+func (x *choice) mayWait(c *Candidate) bool {
+	n := &x.s.Nodes[c.node]
+	if n.LineFull && x.r.Stands != n.ID {
 		return false
 	}
-	if !free {
+	if !x.free {
 		return true
 	}
-	if !c.home || r.Prompt <= 0 {
+	if !c.home || x.r.Prompt <= 0 {
 		return false
 	}
-	left := r.Left.Seconds()
-	switch busy := s.busy(); {
+	left := x.r.Left.Seconds()
+	switch busy := x.s.busy(); {
 	case left <= 0 || busy > crowded:
 		return true
 	case busy <= calm && c.Queue > left:
@@ -149,10 +162,10 @@ const (
 )
 
 // standing is the cheapest backend of the node in whose line the request stands: from there it goes only to a free slot.
-func standing(r *Request, all []Candidate) int {
+func (x *choice) standing() int {
 	best := -1
-	for i := range all {
-		if all[i].Node == r.Stands && (best < 0 || all[i].Total < all[best].Total) {
+	for i := range x.all {
+		if x.all[i].Node == x.r.Stands && (best < 0 || x.all[i].Total < x.all[best].Total) {
 			best = i
 		}
 	}
@@ -163,10 +176,10 @@ func standing(r *Request, all []Candidate) int {
 const alike = 0.02
 
 // turn chooses between equals: the home, else the node with the most free slots, then the backend, else they take turns.
-func turn(s *Snapshot, r *Request, all []Candidate, least float64, free bool) int {
+func (x *choice) turn(least float64) int {
 	most, number := [2]int{-1, -1}, 0
 	same := func(c *Candidate) ([2]int, bool) {
-		if c.Total > least+alike || c.Free == 0 && !mayWait(s, r, c, free) {
+		if c.Total > least+alike || !x.open(c) {
 			return most, false
 		}
 		if c.home {
@@ -175,8 +188,8 @@ func turn(s *Snapshot, r *Request, all []Candidate, least float64, free bool) in
 		return [2]int{int(c.room), c.Free}, true
 	}
 	more := func(a, b [2]int) bool { return a[0] > b[0] || a[0] == b[0] && a[1] > b[1] }
-	for i := range all {
-		room, ok := same(&all[i])
+	for i := range x.all {
+		room, ok := same(&x.all[i])
 		switch {
 		case !ok:
 		case more(room, most):
@@ -185,9 +198,9 @@ func turn(s *Snapshot, r *Request, all []Candidate, least float64, free bool) in
 			number++
 		}
 	}
-	nth := int(r.Seed % uint64(number))
-	for i := range all {
-		if room, ok := same(&all[i]); ok && room == most {
+	nth := int(x.r.Seed % uint64(number))
+	for i := range x.all {
+		if room, ok := same(&x.all[i]); ok && room == most {
 			if nth == 0 {
 				return i
 			}

@@ -5,7 +5,6 @@ import "viiwork/appliance/route"
 // engine is one backend: slots that share its speed.
 type engine struct {
 	node  *node
-	nr    int // among all of the fleet
 	at    int // among the node's
 	id    string
 	class class

@@ -127,7 +127,6 @@ func (e *entry) try(t *turn, p *waiter) (route.Plan, bool) {
 			return plan, true
 		}
 		e.view[o.nr].refused = true
-		e.w.tally.bounced()
 	}
 	return route.Plan{Wait: true}, false
 }

@@ -33,11 +33,11 @@ type figures struct {
 	freeAt float64
 }
 
-func newNode(w *world, nr int, m machine, first int) *node {
+func newNode(w *world, nr int, m machine) *node {
 	n := &node{w: w, nr: nr, id: fmt.Sprintf("n%d", nr), store: store{room: storeRoom}}
 	for i := range m.backends {
 		e := &engine{
-			node: n, nr: first + i, at: i, id: fmt.Sprintf("b%d", i), class: m.class, slots: make([]slot, m.class.slots), ram: ramCache{room: m.class.ram},
+			node: n, at: i, id: fmt.Sprintf("b%d", i), class: m.class, slots: make([]slot, m.class.slots), ram: ramCache{room: m.class.ram},
 			residents: map[*session]*resident{}, held: map[*session]state{},
 		}
 		n.engines = append(n.engines, e)

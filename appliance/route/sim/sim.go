@@ -32,9 +32,8 @@ func (c Config) Validate() error {
 	return err
 }
 
-func (c Config) warmUp() float64 { return 900 }
-
 const (
+	warmUp      = 900.0 // s before anything is counted
 	maxLoad     = 4.0
 	maxSessions = 5000
 	maxHours    = 24.0
@@ -95,7 +94,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		}
 	}
 	w := newWorld(cfg, f)
-	end := cfg.warmUp() + cfg.Hours*3600
+	end := warmUp + cfg.Hours*3600
 	for t := 0.0; t < end; t += 60 {
 		if ctx.Err() != nil {
 			return Result{}, context.Cause(ctx)

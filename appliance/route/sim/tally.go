@@ -24,14 +24,14 @@ type Result struct {
 type tally struct {
 	w *world
 
-	tries, refusals, turns, bounces int
-	ttft                            []float64
+	tries, refusals, turns int
+	ttft                   []float64
 
 	ordinary, hits, moved, warm, partly, cold int
 	wasted                                    float64
 }
 
-func (t *tally) counts() bool { return t.w.now >= t.w.cfg.warmUp() }
+func (t *tally) counts() bool { return t.w.now >= warmUp }
 
 func (t *tally) submitted() {
 	if t.counts() {
@@ -42,12 +42,6 @@ func (t *tally) submitted() {
 func (t *tally) refused() {
 	if t.counts() {
 		t.refusals++
-	}
-}
-
-func (t *tally) bounced() {
-	if t.counts() {
-		t.bounces++
 	}
 }
 

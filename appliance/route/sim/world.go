@@ -45,7 +45,7 @@ func newWorld(cfg Config, f fleet) *world {
 	w := &world{cfg: cfg, work: f.work, rng: rand.New(rand.NewPCG(cfg.Seed, 1))}
 	w.tally = tally{w: w}
 	for i, m := range f.machines {
-		n := newNode(w, i, m, len(w.engines))
+		n := newNode(w, i, m)
 		w.nodes = append(w.nodes, n)
 		w.engines = append(w.engines, n.engines...)
 	}

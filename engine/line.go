@@ -150,6 +150,17 @@ func (l *Line) Refuse(err error) { l.refuse(func(*Waiter) bool { return true }, 
 // Len is the number of waiters.
 func (l *Line) Len() int { return len(l.waiters) }
 
+// Only is how many of them accept no other backend than this one.
+func (l *Line) Only(backend string) int {
+	n := 0
+	for _, w := range l.waiters {
+		if b := w.Request.Backends; len(b) == 1 && b[0] == backend {
+			n++
+		}
+	}
+	return n
+}
+
 // Seats shows the seats of an open backend; the slice is the caller's, the seats are the line's.
 func (l *Line) Seats(backend string) []*Seat {
 	i := l.index(backend)

@@ -36,6 +36,9 @@ func TestLineServesTheFirstWhoAcceptsTheSeat(t *testing.T) {
 	second := join(t, l, engine.Request{})
 	third := join(t, l, engine.Request{})
 
+	if l.Only("a") != 1 || l.Only("b") != 0 {
+		t.Fatalf("%d wait for a alone and %d for b, want 1 and 0", l.Only("a"), l.Only("b"))
+	}
 	l.Free(onB.Seat)
 	if on(first) != "" || on(second) != "b" || on(third) != "" {
 		t.Fatalf("seat b went to %q %q %q, want the second waiter", on(first), on(second), on(third))

@@ -27,6 +27,7 @@ type BackendState struct {
 	Slots      []SlotView
 	Context    int // tokens per slot, 0 before it is known
 	ReadySince time.Time
+	Waiting    int  // requests in the line that accept no other backend
 	Adopted    bool // its process was started by an earlier run
 }
 
@@ -46,7 +47,9 @@ func (e *Engine) Snapshot() []ModelState {
 	for _, en := range e.order {
 		m := ModelState{Model: en.model, Waiting: en.line.Len(), Hold: en.hold.mean, Backends: make([]BackendState, 0, len(en.backends))}
 		for _, b := range en.backends {
-			m.Backends = append(m.Backends, b.view())
+			v := b.view()
+			v.Waiting = en.line.Only(b.id)
+			m.Backends = append(m.Backends, v)
 		}
 		all = append(all, m)
 	}

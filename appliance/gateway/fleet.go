@@ -227,7 +227,7 @@ func (g *Gateway) told(m engine.ModelState) mesh.Model {
 	cards := make([]string, len(m.Backends))
 	for i, b := range m.Backends {
 		told.Backends = append(told.Backends, mesh.Backend{
-			ID: b.ID, Slots: len(b.Slots), Free: freeSlots(b), Ready: serving(b.State),
+			ID: b.ID, Slots: len(b.Slots), Free: freeSlots(b), Ready: serving(b.State), Waiting: b.Waiting,
 			Loading: b.State == engine.StateLoading || b.State == engine.StateStarting || b.State == engine.StateRestarting,
 		})
 		if g.cfg.Cards != nil {

@@ -14,6 +14,7 @@ import (
 	"viiwork/appliance/gateway"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
+	"viiwork/engine"
 	"viiwork/engine/enginetest"
 )
 
@@ -282,4 +283,27 @@ func TestCapacityTellsHowBusyAndHowFast(t *testing.T) {
 		t.Errorf("%+v of %+v", b, m)
 	}
 	n.until("it is idle", func() bool { b := told(); return b.Decoding+b.Outstanding == 0 && b.FreeInMS == 0 && b.Idle >= 1 })
+}
+
+// TestCapacityTellsWhoWaitsForOneBackendAlone: others need not count those as before them.
+func TestCapacityTellsWhoWaitsForOneBackendAlone(t *testing.T) {
+	f := fake(t, enginetest.Options{Slots: 1})
+	models := model("m", 1, f.URL())
+	models[0].Backends = append(models[0].Backends, models[0].Backends[0])
+	n := start(t, models).ready()
+	queue := func(backends ...string) {
+		ticket, err := n.e.Queue(engine.Request{Model: "m", Backends: backends})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ticket.Leave)
+	}
+	queue("m#0")
+	queue("m#1")
+	queue("m#1")
+	queue()
+	m := n.g.Report().Models[0]
+	if m.Waiting != 2 || m.Backends[0].Waiting != 0 || m.Backends[1].Waiting != 1 {
+		t.Errorf("%+v", m)
+	}
 }

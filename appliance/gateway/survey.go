@@ -259,8 +259,9 @@ func node(told mesh.Model) route.Node {
 // priced is a backend as the policy sees it.
 func priced(b mesh.Backend) route.Backend {
 	out := route.Backend{
-		ID: b.ID, Ready: b.Ready, Slots: b.Slots, Free: b.Free, Slowdown: b.Slowdown, Outstanding: b.Outstanding,
-		Decoding: b.Decoding, FreeIn: time.Duration(b.FreeInMS) * time.Millisecond, Residents: b.Residents, Idle: b.Idle,
+		ID: b.ID, Ready: b.Ready, Slots: b.Slots, Free: b.Free, Slowdown: b.Slowdown,
+		Waiting: b.Waiting, Outstanding: b.Outstanding, Decoding: b.Decoding, FreeIn: time.Duration(b.FreeInMS) * time.Millisecond,
+		Residents: b.Residents, Idle: b.Idle,
 	}
 	if b.PrefillTPS != nil {
 		out.Prefill = *b.PrefillTPS

@@ -19,7 +19,7 @@ func anyReport(r *rand.Rand, seq uint64) *mesh.Report {
 			b := mesh.Backend{ID: fmt.Sprint("m", i, "#", j), Slots: 4, Free: r.IntN(5), Ready: r.IntN(4) > 0, Loading: r.IntN(9) == 0}
 			if r.IntN(3) == 0 {
 				b.Slowdown = float64(r.IntN(2))
-				b.Outstanding, b.Decoding, b.FreeInMS, b.Residents, b.Idle = r.IntN(2), r.IntN(2), r.Int64N(2), r.IntN(2), r.IntN(2)
+				b.Waiting, b.Outstanding, b.Decoding, b.FreeInMS, b.Residents, b.Idle = r.IntN(2), r.IntN(2), r.IntN(2), r.Int64N(2), r.IntN(2), r.IntN(2)
 			}
 			if rate := float64(r.IntN(3)); rate > 0 {
 				b.PrefillTPS = &rate

@@ -67,6 +67,7 @@ type Backend struct {
 
 	Slowdown float64 `json:"slowdown,omitempty"` // by what share a token takes longer for each further stream, 0 = unknown
 
+	Waiting     int   `json:"waiting,omitempty"`     // requests in the line that accept no other backend
 	Outstanding int   `json:"outstanding,omitempty"` // prompt tokens it still has to compute
 	Decoding    int   `json:"decoding,omitempty"`    // streams it generates
 	FreeInMS    int64 `json:"free_in_ms,omitempty"`  // until a slot frees, by guess; 0 = one is free, or unknown
@@ -150,7 +151,7 @@ func (m Model) check(seen map[string]bool) error {
 
 // busy holds the figures of what a backend does against the bounds.
 func (b *Backend) busy() bool {
-	return isAmount(b.Slowdown) && isCount(b.Outstanding) && isCount(b.Decoding) && isCount(b.Residents) && isCount(b.Idle) &&
+	return isAmount(b.Slowdown) && isCount(b.Waiting) && isCount(b.Outstanding) && isCount(b.Decoding) && isCount(b.Residents) && isCount(b.Idle) &&
 		b.FreeInMS >= 0 && b.FreeInMS <= maxCount
 }
 

@@ -89,6 +89,22 @@ func TestAWaitersBackend(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForAnotherBackendIsNotBefore: who accepts the home's backend alone is, and who accepts any takes a share.
+func TestWhoWaitsForAnotherBackendIsNotBefore(t *testing.T) {
+	queue := func(all, here, there int) float64 {
+		n := card("a", 0, freeIn(10))
+		n.Waiting, n.Backends[0].Waiting = all, here
+		other := card("a", 0, freeIn(10)).Backends[0]
+		other.ID, other.Waiting = "a#1", there
+		n.Backends = append(n.Backends, other)
+		return plan(route.Request{Prompt: 2000, Home: "a", HomeBackend: "a#0"}, n).Candidates[0].Queue
+	}
+	alone, others, any, here := queue(0, 0, 0), queue(3, 0, 3), queue(3, 0, 0), queue(3, 3, 0)
+	if others != alone || any <= alone || here <= any {
+		t.Errorf("the wait is %v s; behind three who want the other %v, any %v, this one %v", alone, others, any, here)
+	}
+}
+
 func TestAPlanExplainsItself(t *testing.T) {
 	p := plan(route.Request{Prompt: 40_000, Home: "a", HomeBackend: "a#0"},
 		card("a", 0, holding(39_000), freeIn(30)), card("b", 1, residents(4), computing(900)), card("self", 2), node("c", 4, draining))

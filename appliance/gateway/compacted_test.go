@@ -12,8 +12,11 @@ import (
 // nor a small request of the same session pass for one.
 func TestACompactionIsAccountedApart(t *testing.T) {
 	t.Parallel()
-	f := fake(t, enginetest.Options{Slots: 4, PrefillTPS: 50_000, DecodeTPS: 2000})
-	fl := newFleet(t, nil, spec{change: patient}, spec{models: model("m", 4, f.URL()), change: patient})
+	onEngines(t, enginetest.Options{Slots: 4, PrefillTPS: 50_000, DecodeTPS: 2000}, compaction)
+}
+
+func compaction(t *testing.T, serve func() string) {
+	fl := newFleet(t, nil, spec{change: patient}, spec{models: model("m", 4, serve()), change: patient})
 	a, b := fl.peers[0], fl.peers[1]
 	c := newTalk(t, "talk", true, 1500)
 	turn := func(what string, compacted bool) {

@@ -84,11 +84,7 @@ func (a *agent) turn(t *testing.T, nodes []*fellow) {
 // TestRealEnginesKeepConversations: six at one time, each turn by a random one of three nodes, with and without a session's
 // header. What was cached is the engines' own count.
 func TestRealEnginesKeepConversations(t *testing.T) {
-	enginetest.Real(t)
-	path := filepath.Join(t.TempDir(), "tiny.gguf")
-	if err := enginetest.WriteGGUF(path, enginetest.GGUFOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	path := tinyModel(t)
 	for name, keyed := range map[string]bool{"session header": true, "prompt only": false} {
 		t.Run(name, func(t *testing.T) {
 			nodes := lanFellows(t, 3, func(int) []string {
@@ -127,11 +123,35 @@ func TestRealEnginesKeepConversations(t *testing.T) {
 
 // TestRestartedEntryKnowsTheConversations, by what the others tell it.
 func TestRestartedEntryKnowsTheConversations(t *testing.T) {
+	t.Run("fake", func(t *testing.T) {
+		restartEntry(t, func() string {
+			return fakeEngine(t, enginetest.Options{Slots: 4, PromptCache: 8, PrefillTPS: 20_000, DecodeTPS: 1000}).URL()
+		})
+	})
+	t.Run("real", func(t *testing.T) {
+		path := tinyModel(t)
+		restartEntry(t, func() string {
+			return enginetest.StartReal(t, path, "-a", "m", "-np", "4", "-c", "16384", "-t", "1", "--cache-ram", "64")
+		})
+	})
+}
+
+// tinyModel is a model for real engines; where there are none the test is skipped.
+func tinyModel(t *testing.T) string {
+	enginetest.Real(t)
+	path := filepath.Join(t.TempDir(), "tiny.gguf")
+	if err := enginetest.WriteGGUF(path, enginetest.GGUFOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func restartEntry(t *testing.T, engine func() string) {
 	nodes := lanFellows(t, 3, func(i int) []string {
 		if i == 0 {
 			return nil
 		}
-		return []string{served("m", fakeEngine(t, enginetest.Options{Slots: 4, PromptCache: 8, PrefillTPS: 20_000, DecodeTPS: 1000}).URL(), 4)}
+		return []string{served("m", engine(), 4)}
 	})
 	entry := nodes[0]
 	leave := entry.here(t)

@@ -124,6 +124,39 @@ func TestPickKeepsItsPromises(t *testing.T) {
 	}
 }
 
+// TestAffinityIsAPreferenceNeverAPin: wherever a conversation was at home, it is served if anybody can serve it; a home that
+// takes no requests is as none; and who has waited too long leaves.
+func TestAffinityIsAPreferenceNeverAPin(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 17))
+	homeless := 0
+	for range 20_000 {
+		s, r := anyMesh(rng), anyRequest(rng)
+		r.Home, r.HomeBackend = fmt.Sprint(rng.IntN(6)), ""
+		s.Cache = route.Cache{} // one that takes nothing may still have a cache to give away
+		without := r
+		without.Home = ""
+		p, q := route.Pick(s, r), route.Pick(s, without)
+		if p.None() != q.None() {
+			t.Fatalf("at home %+v, else %+v\nmesh %+v\nrequest %+v", p, q, s, r)
+		}
+		if at := slices.IndexFunc(s.Nodes, func(n route.Node) bool { return n.ID == r.Home }); at >= 0 && s.Nodes[at].Serves() && !slices.Contains(r.Tried, r.Home) {
+			continue
+		}
+		homeless++
+		if p.Node != q.Node || p.Backend != q.Backend || p.Wait != q.Wait {
+			t.Fatalf("with a home that takes nothing %+v, without %+v\nmesh %+v\nrequest %+v", p, q, s, r)
+		}
+	}
+	if homeless < 1000 {
+		t.Errorf("only %d homes took nothing", homeless)
+	}
+	full := node("a", 0, waiting(1000))
+	full.Backends[0].Held = 40_000
+	if p := route.Pick(route.Snapshot{Nodes: []route.Node{full, node("b", 1)}}, route.Request{Home: "a", Prompt: 40_000}); p.Node != "b" || p.Wait {
+		t.Errorf("it waits for a home that a thousand wait for: %+v", p)
+	}
+}
+
 func anyMesh(rng *rand.Rand) (s route.Snapshot) {
 	flag := func() bool { return rng.IntN(6) == 0 }
 	for i := range rng.IntN(6) {

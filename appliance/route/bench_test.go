@@ -42,6 +42,22 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
+// BenchmarkPickCrowded is Pick where as many sessions live at each backend as are still counted one by one.
+func BenchmarkPickCrowded(b *testing.B) {
+	s := fleet(1000)
+	for i := range s.Nodes {
+		for j := range s.Nodes[i].Backends {
+			s.Nodes[i].Backends[j].Residents = 45 + (i+j)%3
+		}
+	}
+	r := route.Request{Policy: route.Cost, Prompt: 40_000, Home: "n00002", HomeBackend: "m#1"}
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Seed++
+		route.Pick(s, r)
+	}
+}
+
 // TestPickAllocatesThePlanAlone: it runs for every request, and twice a second for those that wait.
 func TestPickAllocatesThePlanAlone(t *testing.T) {
 	s := fleet(1000)

@@ -157,27 +157,59 @@ func (p *pricing) load(c *Candidate, b *Backend, S float64) float64 {
 		others = max(0, others-1)
 	}
 	n := others + 1
-	return max(0, p.w.Load*(float64(n)*closedWait(n, b.slots(), S, p.think)-float64(others)*closedWait(others, b.slots(), S, p.think)))
+	with, without := closedWaits(n, b.slots(), S, p.think)
+	return max(0, p.w.Load*(float64(n)*with-float64(others)*without))
 }
 
-// closedWait is the mean wait for one of c servers of n customers who come back after a time of thought (the machine
-// repair model, M/M/c//n).
-func closedWait(n, c int, service, think float64) float64 {
+// closedWaits are the mean waits for one of c servers of n customers who come back after a time of thought (the machine
+// repair model, M/M/c//n), and of one customer less. A mesh full of sessions asks for them at every backend: the two are
+// summed up side by side, and nothing is divided where all servers are busy.
+func closedWaits(n, c int, service, think float64) (all, less float64) {
 	c = max(1, c)
-	if n <= c {
-		return 0
-	}
-	if n > mostCustomers { // all servers are busy all the time
-		return max(0, float64(n)*service/float64(c)-service-think)
+	switch {
+	case n <= c:
+		return 0, 0
+	case n == mostCustomers+1:
+		less, _ = closedWaits(n-1, c, service, think)
+		return crowdedWait(n, c, service, think), less
+	case n > mostCustomers:
+		return crowdedWait(n, c, service, think), crowdedWait(n-1, c, service, think)
 	}
 	r := min(service/think, 1e3)
-	sum, line, a := 0.0, 0.0, 1.0 // a: how likely so many are here, but for a factor
-	for i := 1; i <= n; i++ {
-		a *= float64(n-i+1) * r / float64(min(i, c))
-		sum += float64(min(i, c)) * a
-		line += float64(max(0, i-c)) * a
+	away := float64(c) / r // customers in thought while all servers are busy: a Poisson number of this mean
+	if float64(n-1-c) > away+6*(1+math.Sqrt(away)) {
+		return crowdedWait(n, c, service, think), crowdedWait(n-1, c, service, think)
 	}
-	return line / sum * service
+	a, b, left := 1.0, 1.0, float64(n) // a and b: how likely so many of n, and of n-1, are here, but for a factor
+	var served, servedLess float64     // sums of how many are served, by how likely that is
+	for i := 1; i <= c; i++ {
+		step := r / float64(i)
+		a *= left * step
+		left--
+		b *= left * step
+		served += float64(i) * a
+		servedLess += float64(i) * b
+	}
+	step, behind := r/float64(c), 0.0
+	var busy, busyLess, line, lineLess float64 // the same where all servers are busy, and of how many wait
+	for range n - c {
+		a *= left * step
+		left--
+		b *= left * step
+		behind++
+		busy += a
+		busyLess += b
+		line += behind * a
+		lineLess += behind * b
+	}
+	served += float64(c) * busy
+	servedLess += float64(c) * busyLess
+	return line / served * service, lineLess / servedLess * service
+}
+
+// crowdedWait is the mean wait of so many customers that all servers are busy all the time.
+func crowdedWait(n, c int, service, think float64) float64 {
+	return max(0, float64(n)*service/float64(c)-service-think)
 }
 
 // mostCustomers keeps the likelihoods within what a float64 holds.

@@ -44,14 +44,36 @@ func (c *credit) prove(claimed, cached int, now time.Time) (lost bool) {
 func (r *Register) Prove(m Member, claimed, cached int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := r.cfg.Now()
 	c := r.credits[m.ID]
 	if c == nil {
 		c = &credit{}
-		r.credits[m.ID] = c
 	}
-	if c.prove(claimed, cached, r.cfg.Now()) {
+	lost := c.prove(claimed, cached, now)
+	r.keep(m.ID, c, now)
+	if lost {
 		r.cfg.Log.Warn("a member does not hold the conversations that it says it holds; its word about that counts for nothing for a while",
 			"member", m.Name, "times", disproofs, "tokens_said", claimed, "tokens_there", cached, "for", disbelieveFor)
+	}
+}
+
+// keep remembers the credit of a member if anything is against it. The members that were wrong and have left for good
+// make room for others once there are many.
+func (r *Register) keep(member string, c *credit, now time.Time) {
+	if c.wrong == 0 && !now.Before(c.until) {
+		delete(r.credits, member)
+		return
+	}
+	for other, old := range r.credits {
+		if len(r.credits) < maxMembers {
+			break
+		}
+		if r.others[other] == nil && !now.Before(old.until) {
+			delete(r.credits, other)
+		}
+	}
+	if r.credits[member] != nil || len(r.credits) < 2*maxMembers {
+		r.credits[member] = c
 	}
 }
 

@@ -22,6 +22,9 @@ func Own(r *Register) []*Resident { return r.told() }
 // Indexed counts the links and the spots that a search can find.
 func Indexed(r *Register) (links, sites int) { return len(r.index.links), len(r.index.sites) }
 
+// Credits counts the members that something is known against.
+func Credits(r *Register) int { return len(r.credits) }
+
 // Doubted is the warning about a member.
 func Doubted(r *Register, m Member) (status.Warning, bool) { return r.doubted(m) }
 
@@ -98,5 +101,6 @@ func (h hearing) Size() (residents, links int) { return len(h.residents), h.link
 const (
 	MaxResidents = maxResidents
 	MaxLinks     = maxLinks
+	MaxMembers   = maxMembers
 	TellAtOnce   = tellAtOnce
 )

@@ -51,7 +51,8 @@ func (r *Register) settled(member string, s *Resident, now time.Time) {
 	})
 }
 
-// Leave forgets what a member holds: it is no member any more, or begins anew. Where conversations ran last is kept.
+// Leave forgets what a member holds: it is no member any more, or begins anew. Where conversations ran last is kept, and
+// how often its word was wrong: or a liar would be believed again each time it comes back.
 func (r *Register) Leave(member string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +60,4 @@ func (r *Register) Leave(member string) {
 		r.index.take(Spot{member, s.Backend}, s)
 	}
 	delete(r.others, member)
-	if r.believed(member, r.cfg.Now()) {
-		delete(r.credits, member)
-	}
 }

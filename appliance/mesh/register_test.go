@@ -308,6 +308,41 @@ func TestMemberThatClaimsWhatItDoesNotHoldIsNotBelieved(t *testing.T) {
 	})
 }
 
+// TestLiarThatComesAndGoesIsFoundOut: what was wrong counts on though it leaves, or what it says is no word at all, in between.
+func TestLiarThatComesAndGoesIsFoundOut(t *testing.T) {
+	for how, begin := range map[string]func(*mesh.Register, string){
+		"leaves": func(r *mesh.Register, id string) { r.Leave(id) },
+		"garbles": func(r *mesh.Register, _ string) {
+			_, _ = mesh.HearLines(r, [][]byte{[]byte(`{"residents":{"held":[{"id":1,"links":"?"}]}}`)})
+		},
+	} {
+		r := mesh.NewRegister(mesh.RegisterConfig{})
+		liar := mesh.Member{ID: "n02", Name: "liar"}
+		for range 4 {
+			begin(r, liar.ID)
+			mesh.TellOf(t, r, liar.ID, held("m#0", "s", "head", "1", "2"))
+			r.Prove(liar, 3100, 0)
+		}
+		if f := r.Find("m", "s", chain("head", "1", "2", "3")); f.Known || len(f.Held) != 0 {
+			t.Errorf("one that %s is still believed: %+v", how, f)
+		}
+	}
+}
+
+// TestWordsAgainstMembersAreBounded, however many names a liar goes by.
+func TestWordsAgainstMembersAreBounded(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	for i := range 10_000 {
+		liar := mesh.Member{ID: fmt.Sprint("n", i), Name: "liar"}
+		for range 1 + i%3 {
+			r.Prove(liar, 3100, 0)
+		}
+	}
+	if n := mesh.Credits(r); n > 2*mesh.MaxMembers {
+		t.Errorf("%d are remembered", n)
+	}
+}
+
 func TestHomesAreBounded(t *testing.T) {
 	r := mesh.NewRegister(mesh.RegisterConfig{})
 	knows := func(model, session string) bool { return r.Find(model, session, nil).Known }

@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// saveEvery is how often the measured rates are stored at most.
-	saveEvery = 30 * time.Second
 	// wholeTokens is to how many the tokens that are still to compute are rounded: each batch is no news.
 	wholeTokens = 512
 	// freeInStep is the same for the time until a slot frees.
@@ -26,17 +24,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if err := g.rates.load(g.cfg.RatesFile); err != nil {
 		g.log.Warn("what was measured before is not known", "error", err)
 	}
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
-	for over := false; !over && g.cfg.RatesFile != ""; {
-		select {
-		case <-ctx.Done():
-			over = true
-		case <-tick.C:
-		}
-		if err := g.rates.save(g.cfg.RatesFile); err != nil {
-			g.log.Warn("the measured rates are not kept: after a restart they are measured anew", "error", err)
-		}
+	if g.cfg.RatesFile != "" {
+		g.rates.keep(ctx, g.cfg.RatesFile, g.log)
 	}
 	return nil
 }

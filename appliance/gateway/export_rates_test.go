@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"viiwork/appliance/mesh"
@@ -29,6 +31,9 @@ func (m Measuring) Answered(model, backend string, w Work) {
 func (m Measuring) Thought(model string, pause time.Duration) { m.thought(model, pause) }
 func (m Measuring) Load(path string) error                    { return m.load(path) }
 func (m Measuring) Save(path string) error                    { return m.save(path) }
+
+// Keep is what a gateway does with them as long as it runs.
+func (m Measuring) Keep(ctx context.Context, path string, log *slog.Logger) { m.keep(ctx, path, log) }
 
 // Tell is the model's report with one backend "m#0".
 func (m Measuring) Tell(model string) mesh.Model {

@@ -1,7 +1,10 @@
 package gateway_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -165,6 +168,39 @@ func TestRatesOutliveARestart(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("written though nothing is new")
 	}
+}
+
+// TestDiskThatTakesNoRatesIsNamedOnce, and again only after it took them in between.
+func TestDiskThatTakesNoRatesIsNamedOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m := measuring()
+		ctx, end := context.WithCancel(t.Context())
+		go m.Keep(ctx, filepath.Join(dir, "rates.json"), slog.New(slog.NewTextHandler(&log, nil)))
+		wait := func(want int) {
+			t.Helper()
+			for range 5 {
+				m.Answered("m", "m#0", good)
+				time.Sleep(gateway.SaveEvery)
+			}
+			synctest.Wait()
+			if n := strings.Count(log.String(), "\n"); n != want {
+				t.Errorf("named %d times, want %d: %s", n, want, log.String())
+			}
+		}
+		wait(1)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		wait(1)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		wait(2)
+		end()
+		synctest.Wait()
+	})
 }
 
 func TestBrokenRatesAreMeasuredAnew(t *testing.T) {

@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Bounds of the file of rates, and of the tables in it.
@@ -17,6 +20,9 @@ const (
 	maxRatedBackends = 64
 	ratesVersion     = 1
 )
+
+// saveEvery is how often the measured rates are stored at most.
+const saveEvery = 30 * time.Second
 
 type ratesDoc struct {
 	Version int                    `json:"version"`
@@ -93,6 +99,25 @@ func (m *modelRates) possible() bool {
 		}
 	}
 	return true
+}
+
+// keep saves what is new every while and at the end of ctx. A disk that is full or may not be written is named once, until it
+// takes the file again.
+func (r *rates) keep(ctx context.Context, path string, log *slog.Logger) {
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for over, said := false, false; !over; {
+		select {
+		case <-ctx.Done():
+			over = true
+		case <-tick.C:
+		}
+		err := r.save(path)
+		if err != nil && !said {
+			log.Warn("the measured rates are not kept: after a restart they are measured anew", "error", err)
+		}
+		said = err != nil
+	}
 }
 
 // save writes the file anew if there is anything new: a power cut leaves the old one or the new one.

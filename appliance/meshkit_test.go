@@ -347,7 +347,7 @@ var chatter = &http.Client{Timeout: longWait, Transport: &http.Transport{Disable
 
 // question is a chat request.
 func question(model, text string, tokens int, stream bool) map[string]any {
-	return map[string]any{"model": model, "stream": stream, "max_tokens": tokens, "messages": []map[string]string{{"role": "user", "content": text}}}
+	return map[string]any{"model": model, "stream": stream, "max_tokens": tokens, "ignore_eos": true, "messages": []map[string]string{{"role": "user", "content": text}}}
 }
 
 // Variables that hold a mesh secret in the environment of all nodes under test.

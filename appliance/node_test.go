@@ -162,7 +162,7 @@ func TestSteeringNeedsTheSocket(t *testing.T) {
 // streaming asks for a stream of so many tokens and returns once it has begun.
 func (n *node) streaming(t *testing.T, tokens int) *http.Response {
 	t.Helper()
-	body := fmt.Sprintf(`{"model":"m","stream":true,"max_tokens":%d,"messages":[{"role":"user","content":"x"}]}`, tokens)
+	body := fmt.Sprintf(`{"model":"m","stream":true,"max_tokens":%d,"ignore_eos":true,"messages":[{"role":"user","content":"x"}]}`, tokens)
 	answer, err := http.Post(n.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

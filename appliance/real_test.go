@@ -113,7 +113,7 @@ func (m machine) model(t *testing.T, name string) status.Model {
 // chat asks model and returns the answer's status and body.
 func (m machine) chat(t *testing.T, model string, stream bool, tokens int) (int, string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"model":%q,"stream":%v,"max_tokens":%d,"temperature":0,"messages":[{"role":"user","content":"hello"}]}`, model, stream, tokens)
+	body := fmt.Sprintf(`{"model":%q,"stream":%v,"max_tokens":%d,"ignore_eos":true,"temperature":0,"messages":[{"role":"user","content":"hello"}]}`, model, stream, tokens)
 	answer, err := http.Post(m.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

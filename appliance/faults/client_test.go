@@ -47,7 +47,7 @@ var clients = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 func (m *machine) ask(query, mark string, tokens int, stream bool) reply {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	body, _ := json.Marshal(map[string]any{"model": "m", "stream": stream, "max_tokens": tokens,
+	body, _ := json.Marshal(map[string]any{"model": "m", "stream": stream, "max_tokens": tokens, "ignore_eos": true,
 		"messages": []map[string]string{{"role": "user", "content": "mark:" + mark + ";"}}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url+"/v1/chat/completions"+query, bytes.NewReader(body))
 	if err != nil {

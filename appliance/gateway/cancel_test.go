@@ -9,8 +9,9 @@ import (
 	"viiwork/engine/enginetest"
 )
 
+// long lasts until its client leaves: an engine that minds the end of a text may come to one by chance.
 func long(model, task string) string {
-	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + task + `"}],"max_tokens":4000`
+	return `{"model":"` + model + `","messages":[{"role":"user","content":"` + task + `"}],"max_tokens":4000,"ignore_eos":true`
 }
 
 // leaving sends a request whose client goes away when gone is called.

@@ -262,7 +262,7 @@ func TestCapacityTellsHowBusyAndHowFast(t *testing.T) {
 	if b := told(); b.PrefillTPS != nil || b.Decoding+b.Outstanding+b.Residents != 0 || b.FreeInMS != 0 {
 		t.Errorf("before any request: %+v", b)
 	}
-	leave := n.leaving("/v1/chat/completions", strings.Replace(chat("m", strings.Repeat("long ", 1200), `,"stream":true`), `"max_tokens":8`, `"max_tokens":2000`, 1), "long")
+	leave := n.leaving("/v1/chat/completions", strings.Replace(chat("m", strings.Repeat("long ", 1200), `,"stream":true`), `"max_tokens":8`, `"max_tokens":2000,"ignore_eos":true`, 1), "long")
 	n.until("it computes", func() bool { b := told(); return b.Outstanding > 0 && b.Decoding == 0 && b.FreeInMS > 0 })
 	n.until("it generates", func() bool {
 		b := told()

@@ -278,7 +278,7 @@ func empty(ts *testscript.TestScript, _ bool, args []string) {
 
 // stream PORT MODEL: begins a long answer and leaves it running; its client stays until the script ends.
 func stream(ts *testscript.TestScript, _ bool, args []string) {
-	body := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":8000,"messages":[{"role":"user","content":"x"}]}`, args[1])
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"max_tokens":8000,"ignore_eos":true,"messages":[{"role":"user","content":"x"}]}`, args[1])
 	resp, err := http.Post("http://127.0.0.1:"+args[0]+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	ts.Check(err)
 	ts.Defer(func() { resp.Body.Close() })

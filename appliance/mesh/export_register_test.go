@@ -51,11 +51,12 @@ type Telling struct {
 	from, to *Register
 	teller   teller
 	hearing  hearing
+	Member   string // who holds it
 	Lines    [][]byte
 }
 
 // NewTelling makes to hear what from holds.
-func NewTelling(from, to *Register) *Telling { return &Telling{from: from, to: to} }
+func NewTelling(from, to *Register) *Telling { return &Telling{from: from, to: to, Member: "n02"} }
 
 // Tell passes on what is new; the lines are kept for a look.
 func (t *Telling) Tell() error {
@@ -65,7 +66,7 @@ func (t *Telling) Tell() error {
 		if err != nil {
 			return err
 		}
-		if err := t.to.hear("n02", l.Holdings, &t.hearing); err != nil {
+		if err := t.to.hear(t.Member, l.Holdings, &t.hearing); err != nil {
 			return err
 		}
 	}
@@ -101,6 +102,7 @@ func (h hearing) Size() (residents, links int) { return len(h.residents), h.link
 const (
 	MaxResidents = maxResidents
 	MaxLinks     = maxLinks
+	MaxIndex     = maxIndex
 	MaxMembers   = maxMembers
 	TellAtOnce   = tellAtOnce
 )

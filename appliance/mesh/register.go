@@ -68,9 +68,7 @@ func (r *Register) Settle(stay Resident, cached int) {
 	if len(shelf.list) > shelf.room {
 		r.remove(shelf, 0)
 	}
-	for r.links > maxLinks {
-		r.remove(r.stalest(), 0)
-	}
+	r.fit()
 	r.homes.set(home{key: homeKey{s.Model, s.Session}, spot: at, source: s.Source, tokens: s.Tokens, active: now, ended: true})
 }
 
@@ -223,6 +221,13 @@ func (r *Register) put(at Spot, s *Resident) {
 	r.index.add(at, s)
 	if at.Node == "" {
 		r.links += len(s.Chain)
+	}
+}
+
+// fit drops what was unused for longest in the engines, until members believe all that they are told.
+func (r *Register) fit() {
+	for r.links > ownLinks {
+		r.remove(r.stalest(), 0)
 	}
 }
 

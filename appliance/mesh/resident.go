@@ -8,9 +8,10 @@ const (
 	MaxChain = 256
 	keptHead = 16
 
-	maxResidents = 4096     // of one node
-	maxLinks     = 16 << 10 // of all its residents
-	maxDigest    = 64       // bytes of a session's digest, and of where its key came from
+	maxResidents = 4096                  // of one node
+	maxLinks     = 16 << 10              // of all its residents,
+	ownLinks     = maxLinks - 4*MaxChain // and as many a node tells of: on the way from one state to the next it may be more
+	maxDigest    = 64                    // bytes of a session's digest, and of where its key came from
 )
 
 // Resident is what a backend holds of one conversation: in a slot, or in the engine's own cache beside them. It is never
@@ -28,6 +29,8 @@ type Resident struct {
 
 	id   uint64 // the owner's number for it
 	from uint64 // of the one that it has come out of; 0 = none
+	// length is how many links a member has told of; the chain is shorter where the index had no room for it.
+	length int
 }
 
 // newResident gives r the lengths that may be kept and told.

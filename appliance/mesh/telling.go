@@ -66,38 +66,48 @@ type teller struct {
 
 // lines gives what is to be told so that the follower knows of all in now, and of nothing else.
 func (t *teller) lines(now []*Resident, at time.Time) [][]byte {
+	held, gone := t.news(now, at)
 	var out [][]byte
-	part := holdings{Begin: !t.begun}
+	part := holdings{Begin: !t.begun, Gone: gone} // first: what is new may need the room
 	size := 0
 	send := func() {
 		out = append(out, encode(line{Holdings: &part}))
 		part, size = holdings{}, 0
 	}
-	gone := t.told
-	t.told = make(map[uint64]*Resident, len(now))
-	for _, r := range now {
-		t.told[r.id] = r
-		if gone[r.id] != nil {
-			delete(gone, r.id)
-			continue
-		}
-		l := r.line(gone, at)
-		if l.Of != 0 {
-			delete(gone, l.Of)
-		}
+	for _, l := range held {
 		part.Held = append(part.Held, l)
 		if size += 300 + len(l.Links) + 7*len(l.Marks); size > tellAtOnce {
 			send()
 		}
-	}
-	for id := range gone {
-		part.Gone = append(part.Gone, id)
 	}
 	if len(part.Held)+len(part.Gone) > 0 || !t.begun && len(out) == 0 {
 		send()
 	}
 	t.begun = true
 	return out
+}
+
+// news is what the follower has not been told of, and the numbers of what is gone without having become any of that.
+func (t *teller) news(now []*Resident, at time.Time) (held []heldLine, gone []uint64) {
+	was := t.told
+	t.told = make(map[uint64]*Resident, len(now))
+	var fresh []*Resident
+	for _, r := range now {
+		t.told[r.id] = r
+		if was[r.id] == nil {
+			fresh = append(fresh, r)
+		}
+		delete(was, r.id)
+	}
+	for _, r := range fresh {
+		l := r.line(was, at)
+		delete(was, l.Of)
+		held = append(held, l)
+	}
+	for id := range was {
+		gone = append(gone, id)
+	}
+	return held, gone
 }
 
 // line tells of r, by what it has in common with the one it has come out of.
@@ -128,6 +138,9 @@ func (h *hearing) take(l *holdings, now time.Time) error {
 	if l.Begin || h.residents == nil {
 		h.residents, h.links = map[uint64]*Resident{}, 0
 	}
+	for _, id := range l.Gone {
+		h.drop(id)
+	}
 	for i := range l.Held {
 		r, err := h.resident(&l.Held[i], now)
 		if err != nil {
@@ -136,19 +149,17 @@ func (h *hearing) take(l *holdings, now time.Time) error {
 		h.drop(l.Held[i].Of)
 		h.drop(r.id)
 		h.residents[r.id] = r
-		if h.links += len(r.Chain); h.links > maxLinks || len(h.residents) > maxResidents {
-			return errTooMuch
-		}
+		h.links += r.length
 	}
-	for _, id := range l.Gone {
-		h.drop(id)
+	if h.links > maxLinks || len(h.residents) > maxResidents { // in between it may be more: others shrink in the same line
+		return errTooMuch
 	}
 	return nil
 }
 
 func (h *hearing) drop(id uint64) {
 	if r := h.residents[id]; r != nil {
-		h.links -= len(r.Chain)
+		h.links -= r.length
 		delete(h.residents, id)
 	}
 }
@@ -167,11 +178,16 @@ func (h *hearing) resident(l *heldLine, now time.Time) (*Resident, error) {
 	}
 	if l.Keep > 0 {
 		was := h.residents[l.Of]
-		if was == nil || l.Keep > len(was.Chain) {
+		if was == nil || l.Keep > was.length {
 			return nil, errHolding
+		}
+		if len(was.Chain) < was.length { // there was no room for it, so there is no chain to go on with
+			r.length = min(l.Keep+len(tail), MaxChain)
+			return r, r.check()
 		}
 		r.Chain, r.Marks = was.Chain[:l.Keep:l.Keep], was.Marks[:l.Keep:l.Keep]
 	}
 	r.Chain, r.Marks = append(r.Chain, tail...), append(r.Marks, l.Marks...)
+	r.length = len(r.Chain)
 	return r, r.check()
 }

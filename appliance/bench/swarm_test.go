@@ -122,7 +122,7 @@ func TestTheTextComesToTheTokensPlanned(t *testing.T) {
 func TestSessionsThatScatterAreSeenToScatter(t *testing.T) {
 	all, urls := fleet(t, 3)
 	cfg := usual(urls...)
-	cfg.Turns, cfg.Headers = 12, "half"
+	cfg.Turns, cfg.Headers = 60, "half" // of which each entry gets some: one in three by chance
 	r := run(t, cfg)
 	s := r.Summary()
 	if s.MovedNode < 0.3 || s.Hit80 > 0.95 || len(s.Nodes) != 3 || s.Partly+s.Cold == 0 || s.Wasted <= 0 {

@@ -285,6 +285,10 @@ func TestCapacityTellsWhoWaitsForOneBackendAlone(t *testing.T) {
 	models := model("m", 1, f.URL())
 	models[0].Backends = append(models[0].Backends, models[0].Backends[0])
 	n := start(t, models).ready()
+	n.until("both have a free slot", func() bool { // each may have found the other one trying the server
+		m := n.g.Report().Models[0]
+		return m.Backends[0].Free == 1 && m.Backends[1].Free == 1
+	})
 	queue := func(backends ...string) {
 		ticket, err := n.e.Queue(engine.Request{Model: "m", Backends: backends})
 		if err != nil {

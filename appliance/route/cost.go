@@ -50,7 +50,7 @@ func newPricing(s *Snapshot, r *Request) pricing {
 	p.busy = min(s.busy(), 0.95)
 	p.lived = s.lived()
 	p.prompt = float64(count(r.Prompt))
-	p.moving = newMoving(s, r, p.prompt)
+	p.moving = newMoving(s, r)
 	return p
 }
 
@@ -102,11 +102,7 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 		S, turn = min(S, hold), min(turn, hold)
 	}
 
-	held := 0.0
-	if !p.r.Forget {
-		held = min(float64(count(b.Held)), p.prompt)
-	}
-	held, moved := p.fetch(c, n, held, P)
+	held, moved := p.fetch(c, n, p.held(b), P)
 	T := p.prompt - held
 	c.Held = int(held)
 	outstanding := float64(count(b.Outstanding))
@@ -114,6 +110,9 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 	c.Prefill = moved + (T+min(outstanding, T))/P
 	c.Decode = p.w.Decode * d
 	c.Stall = p.w.Stall * heldBack * (k*T + max(0, outstanding-T)) / P
+	if c.Fetch == Pull {
+		c.Stall += p.w.Stall * p.moving.stops
+	}
 	c.Shadow = p.w.Shadow * p.busy / (1 - p.busy) * T / P
 	c.Queue = p.queue(c, n, b, S)
 	c.Load = p.load(c, b, turn)
@@ -121,6 +120,14 @@ func (p *pricing) one(c *Candidate, n *Node, b *Backend) {
 	if !n.Local {
 		c.RTT = p.w.Remote + min(max(0, n.RTT.Seconds()), 60)
 	}
+}
+
+// held is how many tokens of the prompt b has.
+func (p *pricing) held(b *Backend) float64 {
+	if p.r.Forget {
+		return 0
+	}
+	return min(float64(count(b.Held)), p.prompt)
 }
 
 // queue is the time until a slot frees, and for all who are before. Nobody is before a free slot: who stands in the

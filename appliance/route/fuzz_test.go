@@ -15,8 +15,11 @@ func FuzzPick(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		rng := rand.New(&tape{left: bytes})
 		s, r := anyMesh(rng), anyRequest(rng)
-		if err := judge(s, r, route.Pick(s, r)); err != nil {
-			t.Fatalf("%v\nmesh %+v\nrequest %+v", err, s, r)
+		p := route.Pick(s, r)
+		for _, err := range []error{judge(s, r, p), agree(s, r, p)} {
+			if err != nil {
+				t.Fatalf("%v\nmesh %+v\nrequest %+v", err, s, r)
+			}
 		}
 	})
 }

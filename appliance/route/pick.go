@@ -38,7 +38,7 @@ func cheapest(s *Snapshot, r *Request) Plan {
 	n := &s.Nodes[c.node]
 	p := Plan{Node: c.Node, Backend: c.Backend, Local: n.Local, Wait: c.Free == 0, Reason: reason(s, n, c.Backend, r), Fetch: c.Fetch, Candidates: all}
 	if p.Fetch == Pull {
-		p.From = costs.moving.from.ID
+		p.From = costs.source(n).ID
 	}
 	if p.Wait {
 		p.Fetch, p.From = "", "" // nothing is moved before there is a slot to move it to

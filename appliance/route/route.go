@@ -36,8 +36,10 @@ type Node struct {
 	Score float64
 
 	Replica int           // tokens of the request's prompt in a replica on its disk
+	Unsaved int           // and in an engine, from where they are written to its disk once somebody asks, if that pays
 	Link    float64       // bytes a second at which it sends caches to others; 0 = it does not
 	Sending time.Duration // how long what it has to send already will take
+	Kind    string        // of its caches: they can be moved between nodes of one kind
 
 	Backends []Backend
 }

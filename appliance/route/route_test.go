@@ -188,10 +188,10 @@ func measure(s *route.Snapshot, figure func() float64) {
 		return math.MaxInt
 	}
 	some := func() time.Duration { return time.Duration(whole()) }
-	s.Output, s.Think, s.Cache = figure(), some(), route.Cache{TokenBytes: figure(), StateBytes: figure(), ImportRate: figure()}
+	s.Output, s.Think, s.Cache = figure(), some(), route.Cache{TokenBytes: figure(), StateBytes: figure(), ImportRate: figure(), ImportStart: figure(), PullStart: figure(), SaveRate: figure()}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		n.Hold, n.RTT, n.Score, n.Replica, n.Link, n.Sending = some(), some(), figure(), whole(), figure(), some()
+		n.Hold, n.RTT, n.Score, n.Replica, n.Unsaved, n.Link, n.Sending = some(), some(), figure(), whole(), whole(), figure(), some()
 		for j := range n.Backends {
 			b := &n.Backends[j]
 			b.Prefill, b.Decode, b.Slowdown, b.FreeIn = figure(), figure(), figure(), some()

@@ -13,7 +13,8 @@ func (s state) bytes() float64 { return float64(s.tokens)*tokenBytes + stateByte
 // slot is one of an engine's.
 type slot struct {
 	state state
-	used  float64 // when it was last given away
+	used  float64 // when it was last given away,
+	ended float64 // and given back
 	run   *run    // nil = idle
 }
 
@@ -80,6 +81,9 @@ func (e *engine) place(prompt state) (sl *slot, held int, seconds float64) {
 	}
 	held = w.prefix(sl.state, prompt)
 	old := sl.state
+	if old.session != prompt.session || old.version != prompt.version {
+		e.save(old)
+	}
 	if 2*held < old.tokens {
 		e.ram.save(w, old)
 		seconds += old.bytes() / ramRate

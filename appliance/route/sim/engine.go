@@ -15,6 +15,7 @@ type engine struct {
 	held      map[*session]state // what the prefix index has of it
 
 	since float64 // when the work below was last brought up to date
+	stood float64 // until when all of it stands still, for a cache that is moved
 	next  uint64  // of the events only the last one counts
 }
 
@@ -48,12 +49,13 @@ func (e *engine) free() int {
 }
 
 // start gives a turn one of the free slots.
-func (e *engine) start(t *turn, fetch fetch) {
+func (e *engine) start(t *turn) {
 	w := e.node.w
 	e.work()
 	prompt := state{t.session, t.session.version, t.prompt}
 	sl, held, moving := e.place(prompt)
-	held, moved := e.node.bring(e, prompt, held, fetch)
+	cache := e.node.bring(e, t, held)
+	held = cache.tokens
 	if w.cfg.Policy == Oracle {
 		held = t.shared()
 	}
@@ -61,7 +63,11 @@ func (e *engine) start(t *turn, fetch fetch) {
 	sl.run, sl.used = r, w.now
 	sl.state = state{t.session, t.session.version, t.prompt + t.output}
 	e.live(t.session)
-	w.after(overhead+moving+moved, func() {
+	begins := max(cache.at, e.stood)
+	if cache.stands > 0 {
+		w.at(begins+cache.reads-cache.stands, func() { e.stand(cache.stands) })
+	}
+	w.at(begins+cache.reads+overhead+moving, func() {
 		e.work()
 		r.ready = true
 		e.plan()
@@ -116,7 +122,7 @@ func (e *engine) rates() (prefill, decode float64) {
 
 // work does what was to be done since the last time.
 func (e *engine) work() {
-	d := e.node.w.now - e.since
+	d := e.node.w.now - max(e.since, min(e.stood, e.node.w.now))
 	e.since = e.node.w.now
 	if d <= 0 {
 		return
@@ -152,6 +158,7 @@ func (e *engine) plan() {
 		}
 		if r.spoke && r.produced >= float64(r.turn.output)-nearly {
 			e.slots[i].run = nil
+			e.slots[i].ended = w.now
 			done = append(done, r)
 		}
 	}
@@ -171,17 +178,27 @@ func (e *engine) plan() {
 		}
 	}
 	e.next++
-	if nr := e.next; soon >= 0 {
-		w.after(soon, func() {
-			if e.next == nr {
-				e.work()
-				e.plan()
-			}
-		})
+	if soon >= 0 {
+		e.wake(w.sinceNow(e.stood) + soon)
 	}
 	for _, r := range done {
 		e.end(r)
 	}
+	if len(done) > 0 {
+		e.idle()
+	}
+}
+
+// wake plans anew after a while, unless that happens before.
+func (e *engine) wake(in float64) {
+	e.next++
+	nr := e.next
+	e.node.w.after(in, func() {
+		if e.next == nr {
+			e.work()
+			e.plan()
+		}
+	})
 }
 
 func (e *engine) end(r *run) {
@@ -189,7 +206,6 @@ func (e *engine) end(r *run) {
 	if res := e.residents[s]; res != nil {
 		res.last, res.running = e.node.w.now, 0
 	}
-	e.node.keep(state{s, s.version, r.turn.prompt + r.turn.output})
 	e.node.w.done(r.turn)
 	e.node.freed(e)
 }

@@ -54,8 +54,11 @@ func newEntry(w *world, n *node) *entry {
 		e.view[i] = view{taken: make([]int, b), outstanding: make([]int, b), waiting: make([]int, b)}
 		e.poll(o)
 	}
-	if w.cfg.KV != "off" && w.cfg.Policy != Classic {
-		e.snap.Cache = route.Cache{TokenBytes: tokenBytes, StateBytes: stateBytes, ImportRate: importRate}
+	if w.cfg.KV != "off" {
+		e.snap.Cache = route.Cache{
+			TokenBytes: tokenBytes, StateBytes: stateBytes, ImportRate: importRate, ImportStart: importTime, PullStart: perReplica,
+			SaveRate: saveRate, Fresh: w.cfg.KV == "replicate",
+		}
 	}
 	e.snap.Weights = w.cfg.Weights
 	return e
@@ -88,7 +91,7 @@ func (e *entry) survey(t *turn) *route.Snapshot {
 			b.Held = e.w.believed(t, o.engines[j])
 		}
 		if e.w.cfg.KV != "off" {
-			n.Replica = min(o.store.get(t.session), t.prompt)
+			n.Replica, n.Unsaved = o.store.get(t.session), o.unsaved(t.session)
 			n.Link, n.Sending = linkRate, time.Duration(max(0, o.store.busy-e.w.now)*float64(time.Second))
 		}
 	}
@@ -115,14 +118,7 @@ func (e *entry) try(t *turn, p *waiter) (route.Plan, bool) {
 			return plan, false
 		}
 		o := e.w.node(plan.Node)
-		f := fetch{}
-		if plan.Fetch != "" {
-			f.from = o
-		}
-		if plan.Fetch == route.Pull {
-			f.from = e.w.node(plan.From)
-		}
-		if o.take(t, plan.Backend, f) {
+		if o.take(t, plan.Backend) {
 			e.took(t, o)
 			return plan, true
 		}
@@ -205,7 +201,7 @@ func (n *node) leaveFor(p *waiter, found func() bool) {
 
 func (p *waiter) granted(en *engine) {
 	p.over = true
-	en.start(p.t, fetch{})
+	en.start(p.t)
 }
 
 // refuse ends a wait that took too long.

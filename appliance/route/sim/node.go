@@ -46,7 +46,7 @@ func newNode(w *world, nr int, m machine) *node {
 }
 
 // take gives a turn a slot at once: at the backend named, else where most of it is held. It reports whether it did.
-func (n *node) take(t *turn, backend string, f fetch) bool {
+func (n *node) take(t *turn, backend string) bool {
 	var best *engine
 	most := -1
 	for _, e := range n.engines {
@@ -64,7 +64,7 @@ func (n *node) take(t *turn, backend string, f fetch) bool {
 	if best == nil {
 		return false
 	}
-	best.start(t, f)
+	best.start(t)
 	return true
 }
 

@@ -1,6 +1,10 @@
 package sim
 
-import "slices"
+import (
+	"slices"
+
+	"viiwork/appliance/route"
+)
 
 const (
 	storeRoom  = 64 * gib
@@ -9,9 +13,6 @@ const (
 	perReplica = 0.2 // s on the link, beside the bytes
 	importTime = 0.5 // s, beside the bytes
 )
-
-// fetch is what a plan wants brought along.
-type fetch struct{ from *node }
 
 // store is a node's replicas on disk, least recently used first.
 type store struct {
@@ -49,19 +50,29 @@ func (s *store) drop(of *session) {
 	delete(s.mate, of)
 }
 
-// send takes the link for so many tokens and returns when they have arrived.
-func (n *node) send(tokens int) float64 {
-	n.store.busy = max(n.store.busy, n.w.now) + perReplica + (float64(tokens)*tokenBytes+stateBytes)/linkRate
+// has tells whether the store has all of a state, or a later one of its session.
+func (s *store) has(st state) bool {
+	for _, old := range s.states {
+		if old.session == st.session {
+			return old.version > st.version || old.version == st.version && old.tokens >= st.tokens
+		}
+	}
+	return false
+}
+
+// send takes the link for so many tokens, from a moment on, and returns when they have arrived.
+func (n *node) send(tokens int, from float64) float64 {
+	n.store.busy = max(n.store.busy, from) + perReplica + (float64(tokens)*tokenBytes+stateBytes)/linkRate
 	return n.store.busy
 }
 
-// keep saves what a finished turn left behind, and sends it to the partner.
+// keep stores what was saved, and sends it to the partner.
 func (n *node) keep(st state) {
-	if n.w.cfg.KV == "off" {
-		return
+	if st.session.ended {
+		return // nobody will ever ask for it
 	}
 	n.store.put(st)
-	if n.w.cfg.KV != "replicate" {
+	if n.w.cfg.KV != "replicate" || st.version != st.session.version {
 		return
 	}
 	to := n.partner(st.session)
@@ -72,28 +83,53 @@ func (n *node) keep(st state) {
 	if has == 0 {
 		has = min(st.tokens, n.w.work.Head) // all nodes have the shared head
 	}
-	n.w.at(n.send(st.tokens-min(has, st.tokens)), func() {
+	n.w.at(n.send(st.tokens-min(has, st.tokens), n.w.now), func() {
 		if !st.session.ended && st.version == st.session.version && to.store.get(st.session) < st.tokens {
 			to.store.put(st)
 		}
 	})
 }
 
-// bring gets a cache to the engine: from the node's disk, after it came from another's if the plan says so.
-func (n *node) bring(e *engine, prompt state, held int, f fetch) (holds int, seconds float64) {
+// moved is a cache on its way into an engine.
+type moved struct {
+	tokens int     // that the engine has then
+	at     float64 // when it can be read
+	stands float64 // s the engine stands still to read it
+	reads  float64 // s that takes in all
+}
+
+// bring gets the cache of a turn to the engine, which has held tokens of its prompt: from the node's own store, or from another node
+// first, whichever the product's arithmetic says.
+func (n *node) bring(e *engine, t *turn, held int) moved {
+	m := moved{tokens: held, at: n.w.now}
 	if n.w.cfg.KV == "off" {
-		return held, 0
+		return m
 	}
-	s := prompt.session
-	if own := n.store.get(s); f.from != nil && f.from != n && f.from.store.get(s) > max(own, held) {
-		has := f.from.store.get(s)
-		seconds = n.w.sinceNow(f.from.send(has - own))
-		n.store.put(state{s, s.version, has})
+	s := n.w.entries[n.nr].survey(t)
+	s.Nodes[n.nr].Backends[e.at].Held = held // it is asked for what it has
+	r := route.Request{Prompt: t.prompt}
+	if h := n.w.home(t); h != nil {
+		r.Home, r.HomeBackend = h.node.id, h.id
 	}
-	own := min(n.store.get(s), prompt.tokens-1)
-	took := importTime + state{tokens: own}.bytes()/importRate
-	if own > held && took < float64(own-held)/e.class.prefill {
-		return own, seconds + took
+	kind, from, _, _ := route.Fetch(*s, r, n.id, e.id)
+	own := n.store.get(t.session)
+	switch kind {
+	case route.Pull:
+		o := n.w.node(from)
+		has, saved := o.offer(t.session)
+		if has <= max(own, held) {
+			return m
+		}
+		m.at = o.send(has-own, saved)
+		n.store.put(state{t.session, t.session.version, has})
+		own = has
+	case route.Import:
+	default:
+		return m
 	}
-	return held, seconds
+	m.tokens = min(own, t.prompt-1)
+	bytes := state{tokens: m.tokens}.bytes()
+	m.stands = bytes / saveRate
+	m.reads = max(importTime+bytes/importRate, m.stands)
+	return m
 }

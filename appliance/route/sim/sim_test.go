@@ -28,6 +28,9 @@ func mean(t testing.TB, cfg sim.Config, policies ...sim.Policy) map[sim.Policy]s
 			sum.Hit80 += r.Hit80 / days
 			sum.MovedNode += r.MovedNode / days
 			sum.Rejected += r.Rejected / days
+			sum.Warm += r.Warm / days
+			sum.Partly += r.Partly / days
+			sum.Cold += r.Cold / days
 			all[r.Policy] = sum
 		}
 	}
@@ -96,12 +99,31 @@ func TestTheFleetIsLikeThosePublished(t *testing.T) {
 	}
 }
 
+// TestCachesThatMoveAreWorthIt also counts what others lose while engines stand still for it.
 func TestCachesThatMoveAreWorthIt(t *testing.T) {
-	still := mean(t, sim.Config{Fleet: "blog", Load: 0.9}, sim.Cost)[sim.Cost]
+	cfg := sim.Config{Fleet: "blog", Load: 0.9}
+	all := mean(t, cfg, sim.Classic, sim.Cost, sim.Oracle)
+	still, classic, oracle := all[sim.Cost], all[sim.Classic], all[sim.Oracle]
 	for _, kv := range []string{"pull", "replicate"} {
-		if got := mean(t, sim.Config{Fleet: "blog", Load: 0.9, KV: kv}, sim.Cost)[sim.Cost]; got.TurnsPerHour < still.TurnsPerHour || got.Hit80 < still.Hit80 || got.TTFTMean > still.TTFTMean {
+		cfg.KV = kv
+		got := mean(t, cfg, sim.Cost)[sim.Cost]
+		if got.TurnsPerHour < still.TurnsPerHour || got.Hit80 < still.Hit80 || got.TTFTMean > still.TTFTMean {
 			t.Errorf("%s: %+v\nwithout: %+v", kv, got, still)
 		}
+		if got.TurnsPerHour < 3.1*classic.TurnsPerHour || got.TurnsPerHour < 0.86*oracle.TurnsPerHour {
+			t.Errorf("%s: %+v\nclassic: %+v\noracle: %+v", kv, got, classic, oracle)
+		}
+	}
+}
+
+// TestCopiesMakeSwitchesWarm: of two machines that both have a copy of each conversation, one is hardly ever without most of it.
+func TestCopiesMakeSwitchesWarm(t *testing.T) {
+	cfg := sim.Config{Fleet: "two5090", Load: 0.9, Sessions: 16, Hours: 6}
+	still := mean(t, cfg, sim.Cost)[sim.Cost]
+	cfg.KV = "replicate"
+	got := mean(t, cfg, sim.Cost)[sim.Cost]
+	if got.Warm < 0.85 || got.Cold > 0.01 || still.Warm > 0.5 {
+		t.Errorf("with copies %+v\nwithout %+v", got, still)
 	}
 }
 

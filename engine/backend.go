@@ -37,6 +37,11 @@ type backend struct {
 	leases       map[*Lease]struct{}
 	slots        []SlotState // as the engine last told
 	slotsFresh   bool        // with no request running, then or since
+	slotDir      string      // where its engine was told to keep slot files; "" = nowhere
+	traits       KVTraits    // of its engine, as far as its arguments tell
+	works        map[*slotWork]struct{}
+	workEnd      time.Time            // of the last of them
+	unwanted     map[string]time.Time // files that its engine may still write, and since when nobody wants them
 
 	// Of the life's own goroutine.
 	started   bool          // has had a process
@@ -53,6 +58,7 @@ func newBackend(e *Engine, en *entry, n int, gpus []int) *backend {
 		engine: e, entry: en, model: en.model, id: BackendID(en.model.Name, n), gpus: gpus,
 		done: make(chan struct{}), wake: make(chan struct{}, 1),
 		state: StateStarting, progress: -1, procChanged: make(chan struct{}), leases: map[*Lease]struct{}{},
+		works: map[*slotWork]struct{}{}, unwanted: map[string]time.Time{},
 	}
 }
 
@@ -157,6 +163,11 @@ func (b *backend) shut() {
 func (b *backend) abort(err error) {
 	for _, l := range b.held() {
 		l.abort(err)
+	}
+	b.engine.mu.Lock()
+	defer b.engine.mu.Unlock()
+	for w := range b.works {
+		w.cancel(err)
 	}
 }
 

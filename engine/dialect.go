@@ -70,4 +70,5 @@ type SlotState struct {
 	Tokens     int // tokens the slot holds: prompt and generated; 0 = empty or unknown
 	// Work grows while the slot advances: prompt tokens processed plus tokens decoded of the current task.
 	Work int
+	Task int // number of the slot's task or of its last one, growing from task to task; -1 = none or unknown
 }

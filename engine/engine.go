@@ -15,7 +15,10 @@ import (
 // Config is what an Engine is made of. It is not changed afterwards.
 type Config struct {
 	Node     string // name of this node, for logs
-	StateDir string // holds engines/ (keys, 0700) and slots/ (saved slots, 0700)
+	StateDir string // holds engines/ (keys, 0700)
+	// Spool holds slots/ (what engines save and are to restore, 0700). Engines are started with it, so that another one
+	// makes none of an earlier run fit. "" = StateDir.
+	Spool    string
 	Runners  map[RunnerKind]Runner
 	Dialect  Dialect
 	Health   HealthConfig
@@ -74,6 +77,12 @@ func New(cfg Config) (*Engine, error) {
 			return nil, fmt.Errorf("finding the state folder: %w", err)
 		}
 		cfg.StateDir = dir
+		if cfg.Spool == "" {
+			cfg.Spool = dir
+		}
+		if cfg.Spool, err = filepath.Abs(cfg.Spool); err != nil {
+			return nil, fmt.Errorf("finding the folder for slot files: %w", err)
+		}
 	}
 	cfg.Health = cfg.Health.withDefaults()
 	if cfg.QueueMax == 0 {
@@ -138,6 +147,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	e.clearUnwantedSlots()
 	for kind, r := range e.cfg.Runners {
 		wg.Go(func() { e.find(ctx, kind, r) })
 	}
@@ -148,6 +158,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.close()
 			wg.Wait()
 			e.sweep(ctx)
+			e.clearAllSlots()
 			return nil
 		case <-e.applied:
 		}

@@ -73,7 +73,7 @@ func (r *fakeRunner) Start(ctx context.Context, s engine.Spec) (engine.Process, 
 		spec:    s,
 		started: time.Now(),
 		ended:   make(chan struct{}),
-		fake:    &fakeEngine{progress: -1, ready: time.Now().Add(r.loads)},
+		fake:    &fakeEngine{progress: -1, ready: time.Now().Add(r.loads), slotDir: s.SlotDir},
 	}
 	if r.made != nil {
 		r.made(p)

@@ -20,7 +20,7 @@ func (e *Engine) homeOf(id string) home {
 	name := SafeName(id)
 	return home{
 		keyFile: filepath.Join(e.cfg.StateDir, "engines", name+".key"),
-		slotDir: filepath.Join(e.cfg.StateDir, "slots", name),
+		slotDir: filepath.Join(e.cfg.Spool, "slots", name),
 	}
 }
 
@@ -77,6 +77,61 @@ func writeKey(path, key string) error {
 		return err
 	}
 	return os.Rename(tmp, path)
+}
+
+// clearSlots removes the files that a save or restore cut short has left: nobody knows of them any more, and they hold
+// what people wrote.
+func (e *Engine) clearSlots(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // there is none, or none that an engine could write to
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
+			e.cfg.Log.Warn("a file that an engine left cannot be deleted", "folder", dir, "error", err)
+		}
+	}
+}
+
+// clearUnwantedSlots removes the folders of backends that an earlier run had and this one has not.
+func (e *Engine) clearUnwantedSlots() {
+	if len(e.cfg.Runners) == 0 {
+		return
+	}
+	entries, err := os.ReadDir(filepath.Join(e.cfg.Spool, "slots"))
+	if err != nil {
+		return
+	}
+	wanted := map[string]bool{}
+	e.mu.Lock()
+	for _, en := range e.order {
+		for _, b := range en.backends {
+			wanted[SafeName(b.id)] = true
+		}
+	}
+	e.mu.Unlock()
+	for _, entry := range entries {
+		if !wanted[entry.Name()] {
+			os.RemoveAll(filepath.Join(e.cfg.Spool, "slots", entry.Name()))
+		}
+	}
+}
+
+// clearAllSlots is clearSlots for all backends, at the end of a run.
+func (e *Engine) clearAllSlots() {
+	e.mu.Lock()
+	var dirs []string
+	for _, en := range e.order {
+		for _, b := range en.backends {
+			if !b.external() {
+				dirs = append(dirs, e.homeOf(b.id).slotDir)
+			}
+		}
+	}
+	e.mu.Unlock()
+	for _, dir := range dirs {
+		e.clearSlots(dir)
+	}
 }
 
 // clearHome removes what a retired backend leaves: its key opens nothing any more, and its saved slots hold what people

@@ -28,7 +28,10 @@ type fakeEngine struct {
 	props    engine.Props
 	slots    func() ([]engine.SlotState, error) // nil = no slot is busy
 	asked    []time.Time                        // when Slots was called
-	keys     map[string]bool                    // seen
+	// save and restore play the engine's part; nil = it writes what a slot of ten tokens gives, and reads anything.
+	slotDir       string
+	save, restore func(ctx context.Context, path string) (engine.SlotFile, error)
+	keys          map[string]bool // seen
 }
 
 func (f *fakeEngine) set(change func(*fakeEngine)) {
@@ -87,7 +90,8 @@ func (d *fakeDialect) Flags(b engine.Build, o engine.Options) ([]string, error) 
 	if d.flags != nil {
 		return d.flags(o)
 	}
-	return append([]string{"-m", o.Model.Path, "-np", fmt.Sprint(o.Model.Parallel)}, o.Model.Args...), nil
+	args := []string{"-m", o.Model.Path, "-np", fmt.Sprint(o.Model.Parallel), "--slot-save-path", o.SlotDir}
+	return append(args, o.Model.Args...), nil
 }
 
 func (d *fakeDialect) Bind(host string, port int) []string { return []string{host, fmt.Sprint(port)} }

@@ -51,6 +51,7 @@ func (b *backend) prepare(ctx context.Context, r Runner) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
+	e.clearSlots(home.slotDir)
 	args, err := e.cfg.Dialect.Flags(build, Options{
 		Model: m, GPUs: b.gpus, KeyFile: home.keyFile, SlotDir: home.slotDir, Threads: b.threads(),
 	})
@@ -61,8 +62,23 @@ func (b *backend) prepare(ctx context.Context, r Runner) (plan, error) {
 		Backend: b.id, Model: m, GPUs: slices.Clone(b.gpus), Args: args, Bind: e.cfg.Dialect.Bind, Env: maps.Clone(m.Env),
 		KeyFile: home.keyFile, SlotDir: home.slotDir, ReadOnly: file.dirs,
 	}
+	b.keepTraits(build, spec)
 	spec.Hash, err = digest(spec, identity, file)
 	return plan{spec: spec, key: home.key, newKey: home.newKey}, err
+}
+
+// keepTraits notes what the engine is told about slot files. A build that knows no flag for their folder keeps none.
+func (b *backend) keepTraits(build Build, spec Spec) {
+	var traits KVTraits
+	if d, can := b.engine.cfg.Dialect.(SlotFiles); can {
+		traits = d.Traits(build, spec.Args, spec.Env)
+	}
+	b.engine.mu.Lock()
+	defer b.engine.mu.Unlock()
+	b.slotDir, b.traits = "", traits
+	if slices.Contains(spec.Args, spec.SlotDir) {
+		b.slotDir = spec.SlotDir
+	}
 }
 
 // threads shares this machine's CPUs over the model's backends when they have no cards.

@@ -80,6 +80,7 @@ func (b *backend) watch(ctx context.Context, t *term, misplaced <-chan struct{})
 			b.note(fmt.Errorf("%w, after a restart too: check gpus and what else uses the cards", errMisplaced))
 			b.engine.cfg.Log.Warn("backend runs on other cards than it was given", "backend", b.id)
 		case <-tick.C:
+			b.tidy(time.Now())
 			if err := b.judge(ctx, t, &missed); err != nil {
 				return err
 			}
@@ -117,7 +118,8 @@ func (b *backend) judge(ctx context.Context, t *term, missed *int) error {
 }
 
 // quiet tells for how long nothing has come from the engine, and whether it owes somebody something: an answer that is
-// being waited for, or a slot. A client that does not read makes no engine silent.
+// being waited for, or a slot. A client that does not read makes no engine silent, and neither does a save or restore, in
+// which an engine has nothing to give to anybody.
 func (b *backend) quiet(now time.Time) (time.Duration, bool) {
 	var since time.Time // the longest wait
 	waits := func(t time.Time) {
@@ -126,6 +128,7 @@ func (b *backend) quiet(now time.Time) (time.Duration, bool) {
 		}
 	}
 	b.engine.mu.Lock()
+	defer b.engine.mu.Unlock()
 	for l := range b.leases {
 		if ns := l.waiting.Load(); ns != 0 {
 			waits(time.Unix(0, ns))
@@ -136,15 +139,14 @@ func (b *backend) quiet(now time.Time) (time.Duration, bool) {
 			waits(s.Since)
 		}
 	}
-	b.engine.mu.Unlock()
+	for w := range b.works {
+		waits(w.since)
+	}
 	moved := time.Unix(0, b.moved.Load())
 	if since.IsZero() {
 		return now.Sub(moved), false
 	}
-	if moved.After(since) {
-		since = moved
-	}
-	return now.Sub(since), true
+	return now.Sub(b.excused(later(since, moved), now)), true
 }
 
 // sitsWrong looks twice within the first minute whether the process is on its cards; not being able to tell is no fault.

@@ -25,6 +25,10 @@ type Faults struct {
 	CrashAfter int
 	// ErrorAfter ends an inference with the engine's own error after so many tokens.
 	ErrorAfter int
+	// EmptySave makes a slot save nothing and say that it went well.
+	EmptySave bool
+	// ColdRestore makes a restored slot compute the next prompt from its beginning, whatever it said it had read.
+	ColdRestore bool
 	// Slow is added to each batch of prefill and to each token.
 	Slow time.Duration
 }
@@ -103,7 +107,7 @@ func isSilent(f Faults) bool { return f.Silent }
 
 // needsLoop stands before the routes whose answer comes from the engine's own loop: with Faults.Silent there is none.
 func (s *Server) needsLoop(r *http.Request) {
-	if !s.fault.wait(s.ctx, r.Context(), isSilent) {
+	if !s.fault.wait(s.ctx, r.Context(), isSilent) || !s.loop.pass(s.ctx, r.Context(), s.fault.crashing()) {
 		panic(http.ErrAbortHandler)
 	}
 	s.result()

@@ -18,7 +18,7 @@ func fake(t *testing.T, o enginetest.Options) (*enginetest.Server, target) {
 	t.Helper()
 	s := enginetest.New(o)
 	t.Cleanup(s.Close)
-	return s, target{t, s.URL(), o.Key}
+	return s, target{t, s.URL(), o.Key, o.SaveDir}
 }
 
 func TestSilentServerFreezesAndThaws(t *testing.T) {

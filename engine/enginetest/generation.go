@@ -34,7 +34,8 @@ type generation struct {
 	limited bool   // ended because the slot was full
 
 	began, prefilled, now time.Time
-	goneAt                time.Time // when the client's leaving could first be seen
+	goneAt                time.Time     // when the client's leaving could first be seen
+	stood                 time.Duration // of the loop, when the times that its steps are reckoned from were taken
 }
 
 // handler is told of a generation's steps. Its error ends the generation.
@@ -85,6 +86,7 @@ func (g *generation) copyParent(handler) error {
 	default:
 		return errCancelled // the first has ended, with an error of its own
 	}
+	g.stood = g.srv.loop.standstill()
 	g.cached, g.done, g.began, g.prefilled, g.now = p.cached, p.done, p.began, p.prefilled, p.prefilled
 	g.srv.slots.update(func() {
 		g.slot.tokens, g.slot.params = g.prompt, taskParams{g.req.max, g.req.max, g.req.stream}
@@ -124,15 +126,18 @@ func (g *generation) prefill(h handler) error {
 	if err := fits(g.prompt, g.srv.o.Context); err != nil {
 		return err
 	}
-	g.began = time.Now()
+	g.began, g.stood = time.Now(), g.srv.loop.standstill()
 	if g.req.cachePrompt {
 		g.cached = min(prefixLen(g.slot.tokens, g.prompt), len(g.prompt)-1)
+	}
+	if g.slot.cold {
+		g.cached = 0
 	}
 	g.cached = max(g.cached, 0)
 	g.done = g.cached
 	t.update(func() {
 		s := g.slot
-		s.tokens = g.prompt[:g.cached]
+		s.tokens, s.cold = g.prompt[:g.cached], false
 		s.cached, s.processed, s.decoded, s.remain = g.cached, 0, 0, g.req.max
 		s.params = taskParams{g.req.max, g.req.max, g.req.stream}
 	})
@@ -157,7 +162,7 @@ func (g *generation) prefill(h handler) error {
 			return err
 		}
 	}
-	g.prefilled = time.Now()
+	g.prefilled, g.stood = time.Now(), g.srv.loop.standstill()
 	close(g.ready)
 	return nil
 }

@@ -58,7 +58,7 @@ func TestModelFilesLoadInTheRealEngine(t *testing.T) {
 			if err := enginetest.WriteGGUF(path, o); err != nil {
 				t.Fatal(err)
 			}
-			tg := target{t, enginetest.StartReal(t, path, "-np", "1", "-c", "2048"), ""}
+			tg := target{t, enginetest.StartReal(t, path, "-np", "1", "-c", "2048"), "", ""}
 			b := chat("a", 40)
 			first := at(tg.post(chatPath, b).json(t), "choices", "message", "content")
 			if text, _ := first.(string); len(text) != 40 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz ") != "" {

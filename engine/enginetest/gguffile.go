@@ -150,7 +150,7 @@ func encodeTensor(t ggufTensor) []byte {
 func gap(n uint64) uint64 { return -n % ggufAlign }
 
 // put appends a fixed-size value; a bytes.Buffer never refuses a write.
-func put(b *bytes.Buffer, v any) { _ = binary.Write(b, binary.LittleEndian, v) }
+func put(w io.Writer, v any) { _ = binary.Write(w, binary.LittleEndian, v) }
 
 func putString(b *bytes.Buffer, s string) {
 	put(b, uint64(len(s)))

@@ -22,7 +22,10 @@ type Options struct {
 
 	PromptCache int    // conversations kept in host RAM beside the slots; 0 = none
 	SaveDir     string // where slots are saved; "" = saving answers 501
-	StateBytes  int    // KV bytes a token in a slot file; 0 = 128
+
+	StateBytes  int     // KV bytes a token in a slot file, in all layers; 0 = 128
+	StateLayers int     // layers in a slot file; 0 = 1
+	SaveBPS     float64 // bytes a second saved or restored, while all else stands still; 0 = as fast as the disk
 
 	LoadFor    time.Duration // answers 503 for so long after New
 	Embeddings bool
@@ -58,6 +61,7 @@ func (o Options) withDefaults() Options {
 	set(&o.Batch, defaultBatch)
 	set(&o.ReplyTokens, 64)
 	set(&o.StateBytes, 128)
+	set(&o.StateLayers, 1)
 	set(&o.KeepRequests, 256)
 	if o.Model == "" {
 		o.Model = "tiny"

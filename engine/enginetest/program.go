@@ -19,7 +19,12 @@ import (
 //	--fake-prefill-tps N   prompt tokens a second
 //	--fake-decode-tps N    generated tokens a second
 //	--fake-exit-after D    end with status 1 after a time
+//	--fake-state-bytes N   KV bytes a token in a slot file
+//	--fake-state-layers N  layers in a slot file
+//	--fake-save-bps N      bytes of slot files a second
 //	--fake-silent          accept inference and never answer
+//	--fake-cold-restore    restore slots to no use
+//	--fake-no-saves        save no slots, as with a model that reads images
 //
 // As the real one does, it leaves on the first SIGTERM when idle, freezes on it while a request runs, and leaves with
 // status 1 on the second.
@@ -49,6 +54,9 @@ func runProgram(args []string, stdout, stderr io.Writer) int {
 		say("E", "exiting due to model loading error")
 		return 1
 	}
+	if p.noSaves {
+		p.o.SaveDir = ""
+	}
 	s := New(p.o)
 	defer s.Close()
 	if err := s.listen(p.host + ":" + p.port); err != nil {
@@ -58,6 +66,9 @@ func runProgram(args []string, stdout, stderr io.Writer) int {
 	}
 	if p.silent {
 		s.SetFaults(Faults{Silent: true})
+	}
+	if p.cold {
+		s.SetFaults(Faults{ColdRestore: true})
 	}
 	say("I", "model loaded")
 	say("I", "listening on http://%s", s.listener.Addr())
@@ -71,7 +82,8 @@ type program struct {
 	exitAfter         time.Duration
 	context, perSlot  int  // -c and --kv-unified-per-slot
 	unified           bool // the slots share -c instead of dividing it
-	silent            bool
+	silent, cold      bool
+	noSaves           bool
 }
 
 func (p program) serve(s *Server, signals <-chan os.Signal) int {
@@ -242,7 +254,12 @@ func programFlags() []programFlag {
 		{"--fake-load-for", "D", "answer 503 for a time", span(func(p *program) *time.Duration { return &p.o.LoadFor })},
 		{"--fake-prefill-tps", "N", "prompt tokens a second", rate(func(p *program) *float64 { return &p.o.PrefillTPS })},
 		{"--fake-decode-tps", "N", "generated tokens a second", rate(func(p *program) *float64 { return &p.o.DecodeTPS })},
+		{"--fake-state-bytes", "N", "KV bytes a token in a slot file", number(func(p *program) *int { return &p.o.StateBytes })},
+		{"--fake-state-layers", "N", "layers in a slot file", number(func(p *program) *int { return &p.o.StateLayers })},
+		{"--fake-save-bps", "N", "bytes of slot files a second", rate(func(p *program) *float64 { return &p.o.SaveBPS })},
 		{"--fake-exit-after", "D", "end with status 1 after a time", span(func(p *program) *time.Duration { return &p.exitAfter })},
+		{"--fake-cold-restore", "", "restore slots to no use", on(func(p *program) *bool { return &p.cold }, true)},
+		{"--fake-no-saves", "", "save no slots, as with a model that reads images", on(func(p *program) *bool { return &p.noSaves }, true)},
 		{"--fake-silent", "", "accept inference and never answer", on(func(p *program) *bool { return &p.silent }, true)},
 	}
 }

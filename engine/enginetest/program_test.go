@@ -73,7 +73,7 @@ func startProgram(t *testing.T, args ...string) (*exec.Cmd, string) {
 
 func TestProgramLeavesOnTheFirstSignalWhenIdle(t *testing.T) {
 	cmd, url := startProgram(t, "-np", "3", "-a", "org/m")
-	tg := target{t, url, ""}
+	tg := target{t, url, "", ""}
 	props := tg.do("GET", "/props", nil).json(t)
 	if intAt(props, "total_slots") != 3 || props["model_alias"] != "org/m" {
 		t.Errorf("props %v", props)
@@ -86,7 +86,7 @@ func TestProgramLeavesOnTheFirstSignalWhenIdle(t *testing.T) {
 
 func TestProgramNeedsTwoSignalsWithAStreamOpen(t *testing.T) {
 	cmd, url := startProgram(t, "--fake-decode-tps", "200")
-	st := target{t, url, ""}.open(chatPath, chat("a", 4000, "stream", true))
+	st := target{t, url, "", ""}.open(chatPath, chat("a", 4000, "stream", true))
 	st.next(`"content":"`)
 	cmd.Process.Signal(syscall.SIGTERM)
 	ended := make(chan error, 1)
@@ -110,7 +110,7 @@ func TestProgramReadsItsKeyAndLoadTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, url := startProgram(t, "--api-key-file", key, "--fake-load-for", "3s")
-	tg := target{t, url, "secret"}
+	tg := target{t, url, "secret", ""}
 	if r := tg.do("GET", "/health", nil); r.status != http.StatusServiceUnavailable {
 		t.Errorf("while loading: %d", r.status)
 	}
@@ -135,7 +135,7 @@ func TestProgramDividesItsContext(t *testing.T) {
 		{[]string{"-np", "2"}, 32768},
 	} {
 		_, url := startProgram(t, c.args...)
-		if got := intAt(target{t, url, ""}.do("GET", "/props", nil).json(t), "default_generation_settings", "n_ctx"); got != c.want {
+		if got := intAt(target{t, url, "", ""}.do("GET", "/props", nil).json(t), "default_generation_settings", "n_ctx"); got != c.want {
 			t.Errorf("%v gives a slot %d tokens, want %d", c.args, got, c.want)
 		}
 	}

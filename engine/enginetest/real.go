@@ -143,8 +143,9 @@ func Program(t TB) string {
 		t.Fatalf("making a fake engine program: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "llama-server")
-	// exec keeps the pid, so that whoever started the script owns the server.
-	script := fmt.Sprintf("#!/bin/sh\n%s=1 exec '%s' \"$@\"\n", programEnv, strings.ReplaceAll(self, "'", `'\''`))
+	// exec keeps the pid, so that whoever started the script owns the server. Under the race detector a program sleeps a
+	// second before it ends, and an engine's program is run thrice: twice to learn what it is.
+	script := fmt.Sprintf("#!/bin/sh\nGORACE=\"$GORACE atexit_sleep_ms=0\" %s=1 exec '%s' \"$@\"\n", programEnv, strings.ReplaceAll(self, "'", `'\''`))
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
 		t.Fatalf("making a fake engine program: %v", err)
 	}

@@ -26,6 +26,7 @@ type Server struct {
 	seen       journal
 	streams    streamStore
 	slots      *slotTable
+	loop       *loop
 
 	listenOnce sync.Once
 	listener   net.Listener
@@ -36,7 +37,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{o: o.withDefaults(), mux: http.NewServeMux(), born: time.Now()}
 	s.ctx, s.close = context.WithCancel(context.Background())
-	s.slots = newSlotTable(s.o)
+	s.slots, s.loop = newSlotTable(s.o), newLoop()
 	s.seen.init(s.o.KeepRequests)
 	s.fault.init()
 	s.routes()

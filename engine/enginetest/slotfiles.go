@@ -1,10 +1,9 @@
 package enginetest
 
 import (
-	"bytes"
-	"encoding/binary"
+	"context"
 	"errors"
-	"hash/crc32"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,7 +12,8 @@ import (
 	"time"
 )
 
-// slotAction is POST /slots/N?action=save|restore|erase. It waits until the slot is idle.
+// slotAction is POST /slots/N?action=save|restore|erase. It waits until the slot is idle, and while it happens nothing
+// else does.
 func (s *Server) slotAction(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.actOnSlot(r)
 	if err != nil {
@@ -43,20 +43,30 @@ func (s *Server) actOnSlot(r *http.Request) (any, error) {
 		return nil, badRequest("Invalid action")
 	}
 	s.needsLoop(r)
-	sl := s.seize(id, r)
+	sl := s.seize(id)
 	defer s.slots.unseize(sl)
-	defer s.result()
+	if !s.loop.enter(s.ctx, context.Background(), s.fault.crashing()) {
+		panic(http.ErrAbortHandler)
+	}
 	began := time.Now()
-	took := func() float64 { return float64(time.Since(began).Microseconds()) / 1000 }
+	defer s.loop.leave(began)
+	defer s.result()
+	took := func() float64 { return float64(time.Since(began).Microseconds()) / 1000 * s.o.Speed }
 	switch action {
 	case "save":
 		n, err := s.save(sl, name)
+		if errors.Is(err, errDropped) {
+			panic(http.ErrAbortHandler)
+		}
 		if err != nil {
 			return nil, badRequest("Unable to save slot")
 		}
-		return object{"id_slot": id, "filename": name, "n_saved": len(sl.tokens), "n_written": n, "timings": object{"save_ms": took()}}, nil
+		return object{"id_slot": id, "filename": name, "n_saved": n, "n_written": s.o.layout().size(n), "timings": object{"save_ms": took()}}, nil
 	case "restore":
 		n, err := s.restore(sl, name)
+		if errors.Is(err, errDropped) {
+			panic(http.ErrAbortHandler)
+		}
 		if err != nil {
 			return nil, badRequest("Unable to restore slot: No available space in KV cache or invalid slot save file")
 		}
@@ -82,8 +92,8 @@ func slotFile(body []byte) (string, error) {
 	return name, nil
 }
 
-// seize waits for one slot, whoever else is idle.
-func (s *Server) seize(id int, r *http.Request) *slot {
+// seize waits for one slot, whoever else is idle. A client that leaves is not noticed: what it asked for happens.
+func (s *Server) seize(id int) *slot {
 	n := s.o.Slots
 	sl, w := s.slots.ask((id%n+n)%n, nil)
 	if w == nil {
@@ -93,78 +103,81 @@ func (s *Server) seize(id int, r *http.Request) *slot {
 	case sl = <-w.granted:
 		return sl
 	case <-s.ctx.Done():
-	case <-r.Context().Done():
 	}
 	s.slots.leave(w)
 	panic(http.ErrAbortHandler)
 }
 
-// A slot file is laid out as the engine's own: magic and version, the tokens, a cell for each of them, then the K and
-// the V rows of one layer.
-const (
-	stateMagic   = "qsgg"
-	stateVersion = 4
-)
-
+// save writes the file a step at a time, so that a server that ends meanwhile leaves a part of it.
 func (s *Server) save(sl *slot, name string) (int, error) {
-	var b bytes.Buffer
-	b.WriteString(stateMagic)
-	n := len(sl.tokens)
-	words := make([]int32, 0, n+4)
-	words = append(words, -1, 1, int32(n))
-	for _, t := range sl.tokens {
-		words = append(words, int32(tokenID(t)))
+	tokens := sl.tokens
+	if s.fault.get().EmptySave {
+		tokens = nil
 	}
-	words = append(words, 0)
-	put(&b, []uint32{stateVersion, uint32(len(words))})
-	put(&b, words)
-	put(&b, []uint32{1, uint32(n)})
-	for pos := range n {
-		put(&b, []int32{int32(pos), 1, 0})
+	f, err := os.OpenFile(filepath.Join(s.o.SaveDir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
 	}
-	put(&b, []uint32{0, 1, 0, 0})
-	row := s.o.StateBytes / 2
-	for part := range 2 {
-		put(&b, uint32(ggmlF16))
-		put(&b, uint64(row))
-		// A row depends on all tokens up to its own, as KV does.
-		sum := uint32(part)
-		for i := range n {
-			sum = crc32.Update(sum, crc32.IEEETable, sl.tokens[i:i+1])
-			line := bytes.Repeat(binary.LittleEndian.AppendUint32(nil, sum), row/4+1)
-			b.Write(line[:row])
-		}
+	p := s.pace(f)
+	err = s.o.layout().write(p, tokens)
+	if cerr := f.Close(); err == nil {
+		err = cerr
 	}
-	return b.Len(), os.WriteFile(filepath.Join(s.o.SaveDir, name), b.Bytes(), 0o600)
+	return len(tokens), err
 }
-
-var errBadState = errors.New("not a slot file of this engine")
 
 // restore fills a slot from a file. When that fails the slot is empty, as it is with the engine.
-func (s *Server) restore(sl *slot, name string) (int, error) {
-	data, err := os.ReadFile(filepath.Join(s.o.SaveDir, name))
-	var tokens []byte
-	if err == nil {
-		tokens, err = s.parseState(data)
-	}
-	s.slots.update(func() { sl.tokens = tokens })
-	return len(data), err
+func (s *Server) restore(sl *slot, name string) (int64, error) {
+	tokens, size, err := s.load(name)
+	s.slots.update(func() { sl.tokens, sl.cold = tokens, s.fault.get().ColdRestore })
+	return size, err
 }
 
-func (s *Server) parseState(data []byte) ([]byte, error) {
-	const head = 24 // magic, version, words, and the three words before the tokens
-	if len(data) < head || string(data[:4]) != stateMagic || binary.LittleEndian.Uint32(data[4:]) != stateVersion {
-		return nil, errBadState
+func (s *Server) load(name string) ([]byte, int64, error) {
+	f, err := os.Open(filepath.Join(s.o.SaveDir, name))
+	if err != nil {
+		return nil, 0, err
 	}
-	n := int(binary.LittleEndian.Uint32(data[20:]))
-	row := s.o.StateBytes / 2
-	whole := head + 4*n + 4 + 8 + 12*n + 16 + 2*(12+n*row)
-	if n > s.o.Context || len(data) != whole {
-		return nil, errBadState
+	defer f.Close()
+	tokens, err := s.o.layout().read(f, s.o.Context)
+	if err != nil {
+		return nil, 0, err
 	}
-	tokens := make([]byte, n)
-	for i := range tokens {
-		tokens[i] = holdID(int(int32(binary.LittleEndian.Uint32(data[head+4*i:]))))
+	size := s.o.layout().size(len(tokens))
+	return tokens, size, s.pace(nil).take(size)
+}
+
+// pace lets the bytes of a save or restore take the time they do.
+func (s *Server) pace(w io.Writer) *pacer {
+	return &pacer{s: s, w: w, due: time.Now(), crash: s.fault.crashing()}
+}
+
+type pacer struct {
+	s     *Server
+	w     io.Writer
+	due   time.Time
+	crash <-chan struct{}
+}
+
+func (p *pacer) Write(b []byte) (int, error) {
+	if err := p.take(int64(len(b))); err != nil {
+		return 0, err
 	}
-	return tokens, nil
+	return p.w.Write(b)
+}
+
+// take waits for n bytes more; the server's end cuts it short.
+func (p *pacer) take(n int64) error {
+	if p.s.o.SaveBPS > 0 {
+		p.due = p.due.Add(p.s.scaled(time.Duration(float64(n) / p.s.o.SaveBPS * float64(time.Second))))
+	}
+	timer := time.NewTimer(time.Until(p.due))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.s.ctx.Done():
+	case <-p.crash:
+	}
+	return errDropped
 }

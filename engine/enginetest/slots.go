@@ -23,6 +23,7 @@ type slot struct {
 	lastUse int  // when it was last let go, by slotTable.clock
 
 	tokens    []byte // what its KV cache holds
+	cold      bool   // and yet it is of no use: Faults.ColdRestore
 	task      int
 	params    taskParams
 	processed int

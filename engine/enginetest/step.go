@@ -29,21 +29,8 @@ func (g *generation) cost(n int, rate float64) time.Duration {
 // the wait early.
 func (g *generation) step(until time.Time, wake <-chan struct{}) error {
 	f := &g.srv.fault
-	if d := time.Until(until); d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-wake:
-			if f.get().Silent {
-				break // a frozen engine notices nobody
-			}
-			return errCancelled
-		case <-g.srv.ctx.Done():
-			return errDropped
-		case <-g.crash:
-			return errDropped
-		}
+	if err := g.await(until, wake); err != nil {
+		return err
 	}
 	if f.get().Silent && !f.wait(g.srv.ctx, context.Background(), isSilent) {
 		return errDropped
@@ -62,6 +49,35 @@ func (g *generation) step(until time.Time, wake <-chan struct{}) error {
 		return errCancelled
 	}
 	return nil
+}
+
+// await waits until a point of time, and for as much longer as the loop has stood still since g.stood was set.
+func (g *generation) await(until time.Time, wake <-chan struct{}) error {
+	for {
+		if !g.srv.loop.pass(g.srv.ctx, context.Background(), g.crash) {
+			return errDropped
+		}
+		d := time.Until(until.Add(g.srv.loop.standstill() - g.stood))
+		if d <= 0 {
+			return nil
+		}
+		timer := time.NewTimer(d)
+		select {
+		case <-timer.C:
+		case <-wake:
+			timer.Stop()
+			if g.srv.fault.get().Silent {
+				return nil // a frozen engine notices nobody
+			}
+			return errCancelled
+		case <-g.srv.ctx.Done():
+			timer.Stop()
+			return errDropped
+		case <-g.crash:
+			timer.Stop()
+			return errDropped
+		}
+	}
 }
 
 // gone tells whether the server has noticed that its client left: at once when it had something to write to it, else

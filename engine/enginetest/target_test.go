@@ -34,6 +34,7 @@ type target struct {
 	t   *testing.T
 	url string
 	key string
+	dir string // of its slot files
 }
 
 // bothTargets runs a test against the fake, and against the real server where there is one.
@@ -44,10 +45,11 @@ func bothTargets(t *testing.T, test func(*testing.T, target)) {
 
 // fakeTarget is about as fast as the real server is with a tiny model on one core.
 func fakeTarget(t *testing.T) target {
+	dir := t.TempDir()
 	s := enginetest.New(enginetest.Options{Slots: 2, Context: 4096, Model: "org/m", Key: "k", Batch: 512, PromptCache: 64,
-		SaveDir: t.TempDir(), PrefillTPS: 4000, DecodeTPS: 500})
+		SaveDir: dir, StateBytes: 2048, StateLayers: 4, PrefillTPS: 4000, DecodeTPS: 500})
 	t.Cleanup(s.Close)
-	return target{t, s.URL(), "k"}
+	return target{t, s.URL(), "k", dir}
 }
 
 func realTarget(t *testing.T) target {
@@ -59,7 +61,7 @@ func realTarget(t *testing.T) target {
 	}
 	url := enginetest.StartReal(t, model, "-np", "2", "-kvu", "--kv-unified-per-slot", "4096", "--no-cache-idle-slots", "-fa", "on",
 		"--slot-save-path", dir, "--metrics", "--cache-ram", "512", "-a", "org/m", "--api-key", "k", "-b", "512", "-ub", "512")
-	return target{t, url, "k"}
+	return target{t, url, "k", dir}
 }
 
 // reply is an answer that has been read.

@@ -50,18 +50,19 @@ func TestSlotsOverTheBuilds(t *testing.T) {
 		want []engine.SlotState
 		err  string
 	}{
-		"never used": {`[{"id":0,"n_ctx":8192,"speculative":false,"is_processing":false}]`, []engine.SlotState{{}}, ""},
+		"never used": {`[{"id":0,"n_ctx":8192,"speculative":false,"is_processing":false}]`, []engine.SlotState{{Task: -1}}, ""},
 		"in use": {
 			`[{"id":1,"is_processing":true,` + used + `,"next_token":[{"n_decoded":31,"n_remain":-1}]}]`,
-			[]engine.SlotState{{ID: 1, Processing: true, Tokens: 940, Work: 543}}, "",
+			[]engine.SlotState{{ID: 1, Processing: true, Tokens: 940, Work: 543, Task: 7}}, "",
 		},
 		"next_token as an object": {
 			`[{"id":1,"is_processing":true,` + used + `,"next_token":{"n_decoded":31}}]`,
-			[]engine.SlotState{{ID: 1, Processing: true, Tokens: 940, Work: 543}}, "",
+			[]engine.SlotState{{ID: 1, Processing: true, Tokens: 940, Work: 543, Task: 7}}, "",
 		},
-		"state as a number": {`[{"id":0,"state":1,"n_past":12,"next_token":{"n_decoded":2}}]`, []engine.SlotState{{Processing: true, Tokens: 12, Work: 2}}, ""},
-		"wrapped":           {`{"slots":[{"id":3,"is_processing":true}]}`, []engine.SlotState{{ID: 3, Processing: true}}, ""},
-		"nulls and texts":   {`[{"id":null,"n_prompt_tokens":"many","next_token":"soon","n_prompt_tokens_processed":-5}]`, []engine.SlotState{{}}, ""},
+		"state as a number": {`[{"id":0,"state":1,"n_past":12,"next_token":{"n_decoded":2}}]`, []engine.SlotState{{Processing: true, Tokens: 12, Work: 2, Task: -1}}, ""},
+		"wrapped":           {`{"slots":[{"id":3,"is_processing":true}]}`, []engine.SlotState{{ID: 3, Processing: true, Task: -1}}, ""},
+		"nulls and texts":   {`[{"id":null,"n_prompt_tokens":"many","next_token":"soon","n_prompt_tokens_processed":-5}]`, []engine.SlotState{{Task: -1}}, ""},
+		"no task yet":       {`[{"id":2,"id_task":-1},{"id":0,"id_task":0}]`, []engine.SlotState{{ID: 2, Task: -1}, {Task: 0}}, ""},
 		"none":              {`[]`, []engine.SlotState{}, ""},
 		"an object":         {`{"status":"ok"}`, nil, "reading the engine's slots"},
 		"garbage":           {"\x00", nil, "reading the engine's slots"},
@@ -95,12 +96,15 @@ func FuzzSlotsNeverPanic(f *testing.F) {
 			t.Error("slots beside an error")
 		}
 		for _, s := range states {
-			if s.ID < 0 || s.Tokens < 0 || s.Work < 0 {
+			if s.ID < 0 || s.Tokens < 0 || s.Work < 0 || s.Task < -1 {
 				t.Errorf("negative figures: %+v", s)
 			}
 		}
 		// The other readers of hostile answers share the same bytes.
 		_, _ = d.Props(t.Context(), engine.Target{URL: "http://engine"})
+		if saved, err := d.Save(t.Context(), engine.Target{URL: "http://engine"}, 0, "a"); err == nil && (saved.Tokens <= 0 || saved.Bytes < 0) {
+			t.Errorf("%s is taken for a save: %+v", data, saved)
+		}
 		_ = d.Prove(t.Context(), engine.Target{URL: "http://engine"}, "m")
 	})
 }

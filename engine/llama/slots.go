@@ -36,6 +36,7 @@ type slot struct {
 	Past       count  `json:"n_past"`
 	Processed  count  `json:"n_prompt_tokens_processed"`
 	Next       tokens `json:"next_token"`
+	Task       task   `json:"id_task"`
 }
 
 func readSlots(body []byte) ([]engine.SlotState, error) {
@@ -59,6 +60,7 @@ func readSlots(body []byte) ([]engine.SlotState, error) {
 			Processing: s.Processing || s.State > 0,
 			Tokens:     int(max(s.Tokens, s.Past)),
 			Work:       int(s.Processed) + int(s.Next.decoded),
+			Task:       s.Task.id(),
 		}
 	}
 	return states, nil
@@ -81,6 +83,20 @@ func (n *tokens) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// task is a task's number and one more, so that zero stands for none.
+type task int64
+
+func (t *task) UnmarshalJSON(data []byte) error {
+	*t = 0
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
+	if err == nil && n >= 0 && n < 1<<40 {
+		*t = task(n) + 1
+	}
+	return nil
+}
+
+func (t task) id() int { return int(t) - 1 }
 
 // count is a number of tokens or slots as servers write them: whole, with a decimal point, or null. What is not
 // sensible reads as zero; no engine holds more than 2^40 of anything.

@@ -17,10 +17,16 @@ import (
 	"go.uber.org/goleak"
 
 	"viiwork/engine"
+	"viiwork/engine/enginetest"
 	"viiwork/engine/native"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if enginetest.IsProgram() {
+		os.Exit(enginetest.Main(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func bind(host string, port int) []string {
 	return []string{"--host", host, "--port", strconv.Itoa(port)}

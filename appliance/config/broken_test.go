@@ -87,6 +87,7 @@ var broken = []struct {
 	{"header", "routing: {session_headers: [\"a b\"]}\n", nil, []string{"1:29: routing.session_headers[0]: "}},
 	{"health", "health: {interval: 0s, stall: 0s, max_respawns: -1}\n", nil, []string{"1:20: health.interval", "1:31: health.stall", "1:49: health.max_respawns"}},
 	{"kv mode", "kv_share: {mode: push}\n", nil, []string{"1:18: kv_share.mode"}},
+	{"kv rate", "kv_share: {rate: 100KiB}\n", nil, []string{"1:18: kv_share.rate: 100KiB a second"}},
 	{"kv direct", "kv_share: {direct: [auto, box]}\n", nil, []string{"1:21: kv_share.direct[0]", "1:27: kv_share.direct[1]"}},
 	{"power", "gpu: {power_limit_watts: -1}\n", nil, []string{"1:26: gpu.power_limit_watts"}},
 	{"window", "update: {window: night}\n", nil, []string{"1:18: update.window: \"night\" is no time of day: write it as 02:00-05:00"}},

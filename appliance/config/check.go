@@ -102,6 +102,9 @@ func (k *checker) rest() {
 	k.between("health.max_respawns", c.Health.MaxRespawns, 0, 1_000_000)
 	k.oneOf("kv_share.mode", c.KVShare.Mode, "off", "pull", "replicate")
 	k.direct()
+	if r := c.KVShare.Rate; r > 0 && r < mib {
+		k.bad("kv_share.rate", "%s a second is so little that members would take this node for gone: choose at least 1MiB, or 0 for any rate", formatSize(r))
+	}
 	k.between("gpu.power_limit_watts", c.GPU.PowerLimitWatts, 0, 5000)
 	if hasControl(c.Update.Source) {
 		k.bad("update.source", "the source holds control characters: remove them")

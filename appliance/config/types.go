@@ -129,7 +129,8 @@ type Health struct {
 type KVShare struct {
 	Mode   string   `key:"mode"` // off, pull, replicate
 	Store  int64    `key:"store,size"`
-	Direct []string `key:"direct"` // addresses to offer, or auto
+	Direct []string `key:"direct"`    // addresses to offer, or auto
+	Rate   int64    `key:"rate,size"` // bytes a second that are taken, and that are sent; 0 = any number
 }
 
 // GPU holds settings of all cards.

@@ -36,6 +36,7 @@ type changeModel struct {
 	Score    float64   `json:"score,omitempty"`
 	Output   float64   `json:"output_tokens,omitempty"`
 	ThinkMS  int64     `json:"think_ms,omitempty"`
+	KV       *KV       `json:"kv,omitempty"`
 	Backends []Backend `json:"backends,omitempty"`
 }
 
@@ -51,7 +52,7 @@ func diff(was, now *Report) (*change, bool) {
 		if old.Name != m.Name || old.Digest != m.Digest || old.Context != m.Context || len(old.Backends) != len(m.Backends) {
 			return nil, false
 		}
-		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS, Score: m.Score, Output: m.Output, ThinkMS: m.ThinkMS}
+		part := changeModel{Name: m.Name, Waiting: m.Waiting, HoldMS: m.HoldMS, WaitMS: m.WaitMS, Score: m.Score, Output: m.Output, ThinkMS: m.ThinkMS, KV: m.KV}
 		for j, b := range m.Backends {
 			if old.Backends[j].ID != b.ID {
 				return nil, false
@@ -81,7 +82,7 @@ func (c *change) apply(was *Report) (*Report, error) {
 		}
 		m := &now.Models[i]
 		m.Waiting, m.HoldMS, m.WaitMS = part.Waiting, part.HoldMS, part.WaitMS
-		m.Score, m.Output, m.ThinkMS = part.Score, part.Output, part.ThinkMS
+		m.Score, m.Output, m.ThinkMS, m.KV = part.Score, part.Output, part.ThinkMS, part.KV
 		m.Backends = slices.Clone(m.Backends)
 		for _, b := range part.Backends {
 			j := slices.IndexFunc(m.Backends, func(old Backend) bool { return old.ID == b.ID })
@@ -96,7 +97,7 @@ func (c *change) apply(was *Report) (*Report, error) {
 
 // figures tells whether those of two models are the same.
 func (m Model) figures(o Model) bool {
-	return m.Waiting == o.Waiting && m.HoldMS == o.HoldMS && same(m.WaitMS, o.WaitMS) && m.Score == o.Score && m.Output == o.Output && m.ThinkMS == o.ThinkMS
+	return m.Waiting == o.Waiting && m.HoldMS == o.HoldMS && same(m.WaitMS, o.WaitMS) && m.Score == o.Score && m.Output == o.Output && m.ThinkMS == o.ThinkMS && same(m.KV, o.KV)
 }
 
 func (b Backend) equal(o Backend) bool {

@@ -15,6 +15,9 @@ func anyReport(r *rand.Rand, seq uint64) *mesh.Report {
 	rep := &mesh.Report{Wire: mesh.Wire, ID: "n02", Name: "b", Version: "2", Epoch: 1, Seq: seq, Draining: r.IntN(20) == 0, Models: []mesh.Model{}}
 	for i := range 1 + r.IntN(3) {
 		m := mesh.Model{Name: fmt.Sprint("m", i), Context: 8192, Waiting: r.IntN(3), Score: float64(r.IntN(2)), Output: float64(r.IntN(2)), ThinkMS: r.Int64N(2), Backends: []mesh.Backend{}}
+		if r.IntN(2) == 0 {
+			m.KV = &mesh.KV{Kind: "k", SaveBPS: float64(r.IntN(2))}
+		}
 		for j := range 2 {
 			b := mesh.Backend{ID: fmt.Sprint("m", i, "#", j), Slots: 4, Free: r.IntN(5), Ready: r.IntN(4) > 0, Loading: r.IntN(9) == 0}
 			if r.IntN(3) == 0 {

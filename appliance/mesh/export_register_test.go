@@ -103,6 +103,8 @@ const (
 	MaxResidents = maxResidents
 	MaxLinks     = maxLinks
 	MaxIndex     = maxIndex
+	MaxStored    = maxStored
+	KeptStored   = keptStored
 	MaxMembers   = maxMembers
 	TellAtOnce   = tellAtOnce
 )

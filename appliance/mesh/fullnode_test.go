@@ -2,6 +2,8 @@ package mesh_test
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"testing"
 
 	"viiwork/appliance/mesh"
@@ -25,6 +27,13 @@ func laden(first string, n int) []string {
 	return words
 }
 
+// asReplica is one in a store.
+func asReplica(number int, words ...string) mesh.Resident {
+	r := held("", "", words...)
+	r.Replica = fmt.Sprintf("%032x", number)
+	return r
+}
+
 // TestFullNodeIsBelievedThroughAllItsTurns: to those who hear of it what comes and what makes room for it is one change.
 func TestFullNodeIsBelievedThroughAllItsTurns(t *testing.T) {
 	from, to := mesh.NewRegister(mesh.RegisterConfig{}), mesh.NewRegister(mesh.RegisterConfig{})
@@ -35,7 +44,11 @@ func TestFullNodeIsBelievedThroughAllItsTurns(t *testing.T) {
 	}
 	for i := range 200 {
 		words := laden(fmt.Sprint("new", i), 150+i%100)
-		from.Settle(held(fmt.Sprint("m#", i%16), fmt.Sprint("t", i), words...), -1)
+		if i%2 == 0 {
+			from.Settle(held(fmt.Sprint("m#", i%16), fmt.Sprint("t", i), words...), -1)
+		} else {
+			from.Store(asReplica(i%150, words...))
+		}
 		if i%7 == 0 {
 			continue // it is told with the next one
 		}
@@ -74,5 +87,46 @@ func TestMembersAreBelievedThoughTheIndexIsFull(t *testing.T) {
 	}
 	if got, want := len(mesh.Heard(to, telling.Member)), len(mesh.Own(from)); got != want {
 		t.Errorf("%d of %d residents are believed", got, want)
+	}
+}
+
+// TestHomeIsFoundBesideItsReplicas: they neither draw a conversation to the node that has them nor make a link ambiguous that
+// was not.
+func TestHomeIsFoundBesideItsReplicas(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	r.Settle(held("m#0", "", "head", "1", "2"), -1)
+	r.Store(asReplica(1, "head", "1", "2", "an answer", "that was taken back"))
+	mesh.TellOf(t, r, "n02", asReplica(1, "head", "1", "2", "another", "taken back"))
+	for _, words := range [][]string{{"head", "1", "2", "3"}, {"head", "1", "2", "an answer", "4"}} {
+		if f := r.Find("m", "", chain(words...)); f.Home != spot("m#0") || at(f, spot("m#0")) != 3100 || len(f.Held) != 1 || len(f.Stored) != 2 {
+			t.Errorf("%v: %+v", words, f)
+		}
+	}
+}
+
+// TestConversationsAreListedWithTheirReplicas, once for each node that has any.
+func TestConversationsAreListedWithTheirReplicas(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	r.Settle(held("m#0", "s", "head", "1"), -1)
+	r.Settle(held("m#0", "t", "head", "2"), -1)
+	of := func(number int, session string) mesh.Resident {
+		s := asReplica(number, "head", "1")
+		s.Session = session
+		return s
+	}
+	r.Store(of(1, "s"))
+	r.Store(of(2, "s"))
+	mesh.TellOf(t, r, "n02", of(1, "s"))
+	mesh.TellOf(t, r, "n03", of(3, ""))
+	other := of(4, "t")
+	other.Model = "another"
+	r.Store(other)
+	got := map[string][]string{}
+	for _, c := range r.Conversations(9) {
+		slices.Sort(c.Replicas)
+		got[c.Session] = c.Replicas
+	}
+	if want := map[string][]string{"s": {"", "n02"}, "t": nil}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

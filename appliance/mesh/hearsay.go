@@ -43,7 +43,7 @@ func (r *Register) hear(member string, l *holdings, h *hearing) error {
 
 // settled makes the newest word about a conversation its home, unless the member has proved not to know.
 func (r *Register) settled(member string, s *Resident, now time.Time) {
-	if !r.believed(member, now) {
+	if !r.believed(member, now) || s.Replica != "" {
 		return
 	}
 	r.homes.set(home{

@@ -43,6 +43,7 @@ type holder struct {
 	ends   int // of them that end here
 	mark   int // tokens of the prompt up to here
 	whole  int // tokens of one that ends here, with its answer
+	size   int // tokens of the last one that came by
 	active time.Time
 }
 
@@ -63,12 +64,12 @@ func (x *index) add(at Spot, r *Resident) {
 			x.links[l] = c
 		}
 		last := i == len(r.Chain)-1
-		if !last {
+		if !last && r.Replica == "" { // a store may have what a conversation was before it was rewritten
 			c.leads(r.Chain[i+1])
 		}
 		h := c.holder(s)
 		h.number++
-		h.mark = r.Marks[i]
+		h.mark, h.size = r.Marks[i], r.Tokens
 		if last {
 			h.ends++
 			h.whole = r.Tokens
@@ -88,7 +89,7 @@ func (x *index) take(at Spot, r *Resident) {
 	for i, l := range r.Chain {
 		c := x.links[l]
 		last := i == len(r.Chain)-1
-		if !last {
+		if !last && r.Replica == "" {
 			c.leaves(r.Chain[i+1])
 		}
 		h := c.holder(s)
@@ -154,11 +155,17 @@ type held struct {
 	tokens int
 	mark   int  // tokens of the prompt itself up to there
 	alone  bool // at a link that tells a conversation from others
+	ends   bool // a conversation that it has ends there
 	depth  int
 	active time.Time
 }
 
-// find lists the spots that hold any of a prompt, those that hold most links of it first.
+// mostly tells whether a state is the prompt's, at least for the greater part: it is moved as a whole, which for those that
+// merely begin alike takes longer than what they have in common is worth.
+func (h *holder) mostly() bool { return h.ends > 0 || 2*h.mark >= h.size }
+
+// find lists the spots that hold any of a prompt, those that hold most links of it first. What lies in a store counts only if
+// it is mostly the prompt's.
 func (x *index) find(prompt []Link, into []held) []held {
 	x.search++
 	for i := len(prompt) - 1; i >= 0 && len(into) < len(x.sites); i-- {
@@ -168,7 +175,7 @@ func (x *index) find(prompt []Link, into []held) []held {
 		}
 		alone := i > 0 && !c.shared() // all begin alike
 		for _, h := range c.holders {
-			if h.site.met == x.search {
+			if h.site.met == x.search || h.site.spot.Backend == "" && !h.mostly() {
 				continue
 			}
 			h.site.met = x.search
@@ -176,7 +183,7 @@ func (x *index) find(prompt []Link, into []held) []held {
 			if i < len(prompt)-1 && h.whole > tokens { // what follows first is the answer
 				tokens = h.whole
 			}
-			into = append(into, held{h.site.spot, tokens, h.mark, alone, i, h.active})
+			into = append(into, held{h.site.spot, tokens, h.mark, alone, h.ends > 0, i, h.active})
 		}
 	}
 	return into

@@ -26,6 +26,7 @@ type Register struct {
 	index   index
 	homes   homes
 	own     map[string]*shelf               // by backend
+	stored  map[string]*Resident            // in this node's store, by name
 	last    uint64                          // number of an own resident
 	links   int                             // of all own residents
 	others  map[string]map[uint64]*Resident // by member
@@ -42,7 +43,7 @@ func NewRegister(cfg RegisterConfig) *Register {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Register{
-		cfg: cfg, index: newIndex(), homes: newHomes(), own: map[string]*shelf{},
+		cfg: cfg, index: newIndex(), homes: newHomes(), own: map[string]*shelf{}, stored: map[string]*Resident{},
 		others: map[string]map[uint64]*Resident{}, credits: map[string]*credit{},
 	}
 }
@@ -70,6 +71,15 @@ func (r *Register) Settle(stay Resident, cached int) {
 	}
 	r.fit()
 	r.homes.set(home{key: homeKey{s.Model, s.Session}, spot: at, source: s.Source, tokens: s.Tokens, active: now, ended: true})
+}
+
+// Slots says that a backend of this node keeps nothing beside so many slots: of what was believed to be there the rest is gone.
+func (r *Register) Slots(backend string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := r.own[backend]; s != nil && len(s.list) > max(n, 1); {
+		r.remove(s, 0)
+	}
 }
 
 // succeed takes away what s has come out of, and all that has turned out to be gone.
@@ -114,6 +124,7 @@ func (r *Register) Went(model, session, source string, at Spot) {
 type Holding struct {
 	Spot
 	Tokens int
+	Link   int // the last link of the prompt that it has; in an engine, if a conversation ends there, else -1
 }
 
 // Found is what is known of a prompt.
@@ -123,6 +134,8 @@ type Found struct {
 	ByPrefix bool          // it was found by what it holds, not by the session
 	Since    time.Duration // since its last answer ended; 0 = unknown, or a request of it runs
 	Held     []Holding
+	// Stored is what nodes have of the prompt in their stores; the spots have no backend.
+	Stored []Holding
 	// Matched is how many links of the prompt some spot holds, and Counted how many tokens these are.
 	Matched, Counted int
 }
@@ -137,12 +150,22 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 	r.found = r.index.find(prompt, r.found[:0])
 	r.found = slices.DeleteFunc(r.found, func(h held) bool { return !r.believed(h.spot.Node, now) })
 	var f Found
-	best := r.nearest()
 	if len(r.found) > 0 {
 		f.Matched, f.Counted = r.found[0].depth+1, r.found[0].mark
 	}
+	r.found = slices.DeleteFunc(r.found, func(h held) bool {
+		if h.spot.Backend == "" {
+			f.Stored = append(f.Stored, Holding{h.spot, h.tokens, h.depth})
+		}
+		return h.spot.Backend == ""
+	})
+	best := r.nearest()
 	for _, h := range r.found {
-		f.Held = append(f.Held, Holding{h.spot, h.tokens})
+		link := -1
+		if h.ends {
+			link = h.depth
+		}
+		f.Held = append(f.Held, Holding{h.spot, h.tokens, link})
 	}
 	if h := r.homes.find(model, session); h != nil && r.believed(h.teller, now) {
 		f.Known, f.Home = true, h.spot
@@ -150,7 +173,7 @@ func (r *Register) Find(model, session string, prompt []Link) Found {
 			f.Since = now.Sub(h.active)
 		}
 		if h.blind && h.tokens > r.heldAt(h.spot) {
-			f.Held = append(f.Held, Holding{h.spot, h.tokens})
+			f.Held = append(f.Held, Holding{h.spot, h.tokens, -1})
 		}
 		if best != nil && best.spot != h.spot && best.tokens >= r.heldAt(h.spot)+leastClaim {
 			f.Home = best.spot
@@ -227,7 +250,7 @@ func (r *Register) put(at Spot, s *Resident) {
 // fit drops what was unused for longest in the engines, until members believe all that they are told.
 func (r *Register) fit() {
 	for r.links > ownLinks {
-		r.remove(r.stalest(), 0)
+		r.remove(r.stalest(), 0) // there is one: replicas alone have fewer links
 	}
 }
 
@@ -267,6 +290,9 @@ func (r *Register) told() []*Resident {
 	for _, s := range r.own {
 		all = append(all, s.list...)
 	}
+	for _, s := range r.stored {
+		all = append(all, s)
+	}
 	slices.SortFunc(all, func(a, b *Resident) int { return int(a.id) - int(b.id) })
 	return all
 }
@@ -277,6 +303,7 @@ type Conversation struct {
 	Home                   Spot
 	Tokens                 int           // 0 = unknown
 	Idle                   time.Duration // since it was last active, as far as is known
+	Replicas               []string      // ids of the nodes that have one in their stores; "" = this one
 }
 
 // Conversations lists up to n, those last used first. One without a session is known by its prompt only.
@@ -284,14 +311,14 @@ func (r *Register) Conversations(n int) []Conversation {
 	now := r.cfg.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := []Conversation{}
+	list, where := []Conversation{}, r.storing()
 	for el := r.homes.order.Front(); el != nil && len(list) < n; el = el.Next() {
 		h := el.Value.(*home)
-		list = append(list, Conversation{h.key.model, h.key.session, h.source, h.spot, h.tokens, now.Sub(h.active)})
+		list = append(list, Conversation{h.key.model, h.key.session, h.source, h.spot, h.tokens, now.Sub(h.active), where[h.key]})
 	}
 	nameless := func(member string, s *Resident) {
-		if s.Session == "" {
-			list = append(list, Conversation{s.Model, "", s.Source, Spot{member, s.Backend}, s.Tokens, now.Sub(s.Active)})
+		if s.Session == "" && s.Replica == "" {
+			list = append(list, Conversation{s.Model, "", s.Source, Spot{member, s.Backend}, s.Tokens, now.Sub(s.Active), nil})
 		}
 	}
 	for _, s := range r.own {

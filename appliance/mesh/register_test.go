@@ -62,6 +62,25 @@ func TestTwoThatBeganAlikeAreBothHeld(t *testing.T) {
 	}
 }
 
+// TestWhatHasLostItsSlotIsNotHeld by an engine that keeps nothing beside them.
+func TestWhatHasLostItsSlotIsNotHeld(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	for _, who := range []string{"ann", "bob", "cy"} {
+		r.Settle(held("m#0", who, "head", who+" 1", who+" 2"), -1)
+		r.Settle(held("m#1", who, "head", who+" 1", who+" 2"), -1)
+		r.Slots("m#0", 2)
+	}
+	if f := r.Find("m", "ann", chain("head", "ann 1", "ann 2", "ann 3")); at(f, spot("m#0")) > 1000 || at(f, spot("m#1")) != 3100 {
+		t.Errorf("who was there first: %+v", f)
+	}
+	if f := r.Find("m", "bob", chain("head", "bob 1", "bob 2", "bob 3")); at(f, spot("m#0")) != 3100 {
+		t.Errorf("who came after: %+v", f)
+	}
+	if n := r.Residents("m#0"); n != 2 {
+		t.Errorf("%d live in two slots", n)
+	}
+}
+
 func TestLinkSharedByTwoConversationsDecidesNothing(t *testing.T) {
 	r := mesh.NewRegister(mesh.RegisterConfig{})
 	r.Settle(held("m#0", "", "head", "tools", "ann 1"), -1)

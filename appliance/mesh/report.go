@@ -52,7 +52,20 @@ type Model struct {
 	Score    float64   `json:"score,omitempty"`         // seconds from a request's start to its first token, per prompt token; 0 = unknown
 	Output   float64   `json:"output_tokens,omitempty"` // of an answer, in the mean; 0 = unknown
 	ThinkMS  int64     `json:"think_ms,omitempty"`      // from an answer to the conversation's next request, in the mean; 0 = unknown
+	KV       *KV       `json:"kv,omitempty"`            // what moving its conversations' caches takes; nil = they are not moved
 	Backends []Backend `json:"backends"`
+}
+
+// KV is what moving the caches of a model takes at a node. Zero is unknown.
+type KV struct {
+	Kind        string  `json:"kind"` // only between nodes of one kind can they be moved
+	TokenBytes  float64 `json:"token_bytes,omitempty"`
+	SaveBPS     float64 `json:"save_bps,omitempty"`   // bytes a second out of an engine,
+	ImportBPS   float64 `json:"import_bps,omitempty"` // and into one
+	ImportStart float64 `json:"import_s,omitempty"`   // seconds an import takes beside its bytes
+	SendBPS     float64 `json:"send_bps,omitempty"`   // to other nodes
+	SendingMS   int64   `json:"sending_ms,omitempty"` // until what it has to send is sent
+	Fresh       bool    `json:"fresh,omitempty"`      // replicas are to be fresh at any time, and not only when a save pays for what they lack
 }
 
 // Backend is one engine.
@@ -133,7 +146,7 @@ func (m Model) check(seen map[string]bool) error {
 	seen[m.Name] = true
 	if len(m.Backends) > maxBackends || !isText(m.Digest) || !isCount(m.Context) || !isCount(m.Waiting) ||
 		m.ThinkMS < 0 || m.ThinkMS > maxCount || !isAmount(m.Score) || !isAmount(m.Output) ||
-		m.HoldMS < 0 || m.HoldMS > maxCount || m.WaitMS != nil && (*m.WaitMS < 0 || *m.WaitMS > maxCount) {
+		m.HoldMS < 0 || m.HoldMS > maxCount || m.WaitMS != nil && (*m.WaitMS < 0 || *m.WaitMS > maxCount) || !m.KV.isSane() {
 		return errTooMuch
 	}
 	ids := make(map[string]bool, len(m.Backends))
@@ -153,6 +166,21 @@ func (m Model) check(seen map[string]bool) error {
 func (b *Backend) busy() bool {
 	return isAmount(b.Slowdown) && isCount(b.Waiting) && isCount(b.Outstanding) && isCount(b.Decoding) && isCount(b.Residents) && isCount(b.Idle) &&
 		b.FreeInMS >= 0 && b.FreeInMS <= maxCount
+}
+
+// maxBPS bounds what is believed of a rate in bytes a second.
+const maxBPS = 1e13
+
+func (k *KV) isSane() bool {
+	if k == nil {
+		return true
+	}
+	for _, v := range []float64{k.TokenBytes, k.SaveBPS, k.ImportBPS, k.SendBPS} {
+		if !(v >= 0 && v <= maxBPS) {
+			return false
+		}
+	}
+	return k.Kind != "" && isText(k.Kind) && isAmount(k.ImportStart) && k.SendingMS >= 0 && k.SendingMS <= maxCount
 }
 
 // isAmount is false for NaN.

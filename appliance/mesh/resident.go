@@ -1,6 +1,9 @@
 package mesh
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Bounds of what one node may say it holds. What passes them is not believed at all.
 const (
@@ -12,13 +15,18 @@ const (
 	maxLinks     = 16 << 10              // of all its residents,
 	ownLinks     = maxLinks - 4*MaxChain // and as many a node tells of: on the way from one state to the next it may be more
 	maxDigest    = 64                    // bytes of a session's digest, and of where its key came from
+
+	maxStored  = 512 // replicas that a node tells of
+	keptStored = 16  // links of each: who goes on with it has the last one
+	nameDigits = 32  // of a replica's name
 )
 
-// Resident is what a backend holds of one conversation: in a slot, or in the engine's own cache beside them. It is never
-// changed, only replaced.
+// Resident is what a node holds of one conversation: in a slot of a backend, or in the engine's own cache beside them, or as
+// a replica in the node's store. It is never changed, only replaced.
 type Resident struct {
 	Model   string
-	Backend string
+	Backend string // "" = it lies in the store
+	Replica string // its name there, 32 hexadecimal digits; "" = it lies in an engine
 	Session string // digest; "" = the conversation named none
 	Source  string // where the session's key came from
 	// Chain is the last prompt, and Marks how many tokens that is at each of its links.
@@ -46,7 +54,8 @@ func newResident(r Resident) *Resident {
 // check holds a stranger's resident against the bounds.
 func (r *Resident) check() error {
 	switch {
-	case r.Model == "" || r.Backend == "" || !isText(r.Model) || !isText(r.Backend),
+	case r.Model == "" || !isText(r.Model) || !isText(r.Backend),
+		(r.Backend == "") == (r.Replica == ""), r.Replica != "" && !isName(r.Replica),
 		!isPrintable(r.Session, maxDigest) || !isPrintable(r.Source, maxDigest),
 		len(r.Chain) > MaxChain, len(r.Marks) != len(r.Chain), !isCount(r.Tokens):
 		return errTooMuch
@@ -59,6 +68,11 @@ func (r *Resident) check() error {
 		last = m
 	}
 	return nil
+}
+
+// isName accepts what kvshare calls a replica.
+func isName(s string) bool {
+	return len(s) == nameDigits && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // continuedBy tells whether n goes on where r ends, or has most of it: then it has taken r's place. common is how many

@@ -22,7 +22,8 @@ type heldLine struct {
 	Of      uint64 `json:"of,omitempty"` // the resident whose first Keep links these are; it is gone then
 	Keep    int    `json:"keep,omitempty"`
 	Model   string `json:"model"`
-	Backend string `json:"backend"`
+	Backend string `json:"backend,omitempty"` // absent: it lies in the store,
+	Replica string `json:"replica,omitempty"` // under this name
 	Session string `json:"session,omitempty"`
 	Source  string `json:"source,omitempty"`
 	Links   string `json:"links,omitempty"` // 16 bytes each, base64
@@ -113,7 +114,7 @@ func (t *teller) news(now []*Resident, at time.Time) (held []heldLine, gone []ui
 // line tells of r, by what it has in common with the one it has come out of.
 func (r *Resident) line(gone map[uint64]*Resident, at time.Time) heldLine {
 	l := heldLine{
-		ID: r.id, Model: r.Model, Backend: r.Backend, Session: r.Session, Source: r.Source, Tokens: r.Tokens,
+		ID: r.id, Model: r.Model, Backend: r.Backend, Replica: r.Replica, Session: r.Session, Source: r.Source, Tokens: r.Tokens,
 		IdleMS: min(max(0, at.Sub(r.Active).Milliseconds()), maxCount),
 	}
 	if was := gone[r.from]; was != nil {
@@ -173,7 +174,7 @@ func (h *hearing) resident(l *heldLine, now time.Time) (*Resident, error) {
 		return nil, errTooMuch
 	}
 	r := &Resident{
-		id: l.ID, Model: l.Model, Backend: l.Backend, Session: l.Session, Source: l.Source, Tokens: l.Tokens,
+		id: l.ID, Model: l.Model, Backend: l.Backend, Replica: l.Replica, Session: l.Session, Source: l.Source, Tokens: l.Tokens,
 		Active: now.Add(-time.Duration(l.IdleMS) * time.Millisecond),
 	}
 	if l.Keep > 0 {

@@ -17,7 +17,7 @@ import (
 func printed(all []*mesh.Resident) string {
 	var lines []string
 	for _, s := range all {
-		lines = append(lines, fmt.Sprintf("%s %s %s %x %v %d", s.Backend, s.Session, s.Source, s.Chain, s.Marks, s.Tokens))
+		lines = append(lines, fmt.Sprintf("%s%s %s %s %x %v %d", s.Backend, s.Replica, s.Session, s.Source, s.Chain, s.Marks, s.Tokens))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
@@ -162,6 +162,7 @@ func FuzzHoldings(f *testing.F) {
 	f.Add([]byte(`{"residents":{"begin":true,"held":[{"id":1,"model":"m","backend":"m#0","session":"s","links":"AAAAAAAAAAAAAAAAAAAAAA","marks":[5],"tokens":9,"idle_ms":1}]}}` + "\n" +
 		`{"residents":{"held":[{"id":2,"of":1,"keep":1,"model":"m","backend":"m#0","links":"AAAAAAAAAAAAAAAAAAAAAQ","marks":[7],"tokens":9,"idle_ms":1}],"gone":[1,9]}}`))
 	f.Add([]byte(`{"residents":{"held":[{"id":1,"keep":-1}]}}`))
+	f.Add([]byte(`{"residents":{"begin":true,"held":[{"id":1,"model":"m","replica":"0123456789abcdef0123456789abcdef","links":"AAAAAAAAAAAAAAAAAAAAAA","marks":[5],"tokens":9,"idle_ms":1}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := mesh.NewRegister(mesh.RegisterConfig{})
 		told, err := mesh.HearLines(r, bytes.Split(data, []byte("\n")))
@@ -170,13 +171,16 @@ func FuzzHoldings(f *testing.F) {
 		}
 		for _, s := range mesh.Heard(r, "n02") {
 			f := r.Find(s.Model, s.Session, s.Chain)
-			if len(s.Chain) > 0 && len(f.Held) == 0 {
+			if len(s.Chain) > 0 && len(f.Held)+len(f.Stored) == 0 {
 				t.Fatal("heard and not found")
 			}
-			for _, h := range f.Held {
+			for _, h := range append(f.Held, f.Stored...) {
 				if h.Tokens < 0 {
 					t.Fatal(h.Tokens)
 				}
+			}
+			if f.Known && f.Home.Backend == "" {
+				t.Fatal("a replica is a home")
 			}
 		}
 		r.Conversations(100)

@@ -156,6 +156,8 @@ type Session struct {
 	Tokens    *int   `json:"tokens"` // its last prompt and answer, null while unknown
 	IdleMS    int64  `json:"idle_ms"`
 	KeySource string `json:"key_source"` // as in Request
+	// Replicas are the names of the nodes that have its cache in their stores, at whatever turn.
+	Replicas []string `json:"replicas"`
 }
 
 // Cluster is GET /v1/cluster: the mesh as the answering node sees it.

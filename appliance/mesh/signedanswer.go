@@ -1,0 +1,44 @@
+package mesh
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+)
+
+// ErrForgedAnswer is an answer that the member did not make, or not to this request.
+var ErrForgedAnswer = errors.New("the answer is not signed by the member")
+
+// Post sends a member a signed request of this node's own making. The answer's body must be closed.
+func (c *Client) Post(ctx context.Context, m Member, path string, body []byte) (*http.Response, error) {
+	header := http.Header{"Content-Type": {"application/octet-stream"}}
+	return c.send(ctx, m, outgoing{method: http.MethodPost, url: url.URL{Path: path}, header: header, body: body})
+}
+
+// ReadSigned reads an answer of at most so many bytes that the member has signed with [WriteSigned].
+func (c *Client) ReadSigned(resp *http.Response, most int64) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	sum := decode(resp.Header.Get(headerSignature), sha256.Size)
+	proves := func(key []byte) bool { return hmac.Equal(sum, answerSignature(key, resp.Request, body)) }
+	if int64(len(body)) > most || sum == nil || !slices.ContainsFunc(c.signer.cfg.Keys.Load().accept, proves) {
+		return nil, ErrForgedAnswer
+	}
+	return body, nil
+}
+
+// WriteSigned answers a request that has passed [Verifier.Check], so that who asked can tell who answered.
+func WriteSigned(w http.ResponseWriter, req *http.Request, peer Peer, body []byte) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(headerSignature, encoding.EncodeToString(answerSignature(peer.key, req, body)))
+	_, _ = w.Write(body) // the sender may have gone
+}

@@ -39,6 +39,8 @@ lint: ## gofmt, go vet, staticcheck
 bench: ## what the gateway costs, as ratios to the engine alone, and what its routing is worth; BENCHTIME=1000x for a short look
 	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),10000x) -timeout 30m ./appliance ./appliance/gateway ./appliance/route
 	$(GO) test -run '^$$' -bench . -benchtime 1x ./appliance/route/sim
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./appliance/kvshare/replica ./appliance/kvshare/store ./appliance/kvshare/transfer
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./appliance/kvshare
 
 images: ## the CPU engine image viiwork-engine:cpu
 	.ci/with-services true

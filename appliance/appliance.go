@@ -41,10 +41,12 @@ type Appliance struct {
 	log     *slog.Logger
 	started time.Time
 
+	spool   *spool
 	docker  *docker.Runner
 	engine  *engine.Engine
 	mesh    *membership
 	digests *digests
+	caches  *caches
 	gateway *gateway.Gateway
 	handler http.Handler
 
@@ -68,10 +70,12 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		return nil, err
 	}
 	a.cards, a.warnings = p.cards, p.warnings
+	a.spool = pickSpool(spoolPlace(cfg.Node.StateDir, cfg.KVShare.Mode == "off"))
 	a.docker = docker.New(docker.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, UID: os.Getuid(), GID: os.Getgid(), Log: o.Log})
 	a.engine, err = engine.New(engine.Config{
 		Node:     cfg.Node.Name,
 		StateDir: cfg.Node.StateDir,
+		Spool:    a.spool.dir,
 		Runners: map[engine.RunnerKind]engine.Runner{
 			engine.RunnerDocker: a.docker,
 			engine.RunnerNative: native.New(native.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, Log: o.Log}),
@@ -93,6 +97,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		return nil, err
 	}
 	a.digests = newDigests(a.engine.Snapshot, a.mesh.tell)
+	a.caches = newCaches(a)
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -106,6 +111,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Forget:         !cfg.Routing.Affinity,
 		Flat:           !cfg.Routing.Performance,
 		Known:          a.mesh.known,
+		Caches:         a.caches.share,
 		RatesFile:      filepath.Join(cfg.Node.StateDir, "rates.json"),
 		Cards:          a.cardsOf,
 		News:           a.mesh.tell,
@@ -118,6 +124,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	a.handler = a.routes()
 	a.mesh.report, a.mesh.serve, a.mesh.lend = a.report, a.serveTailnet, a.gateway.DeskConfig
 	a.mesh.attach = func(f *fellows) {
+		a.caches.join(f)
 		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, Desk: f.desk, HostName: a.mesh.hostName})
 	}
 	return a, nil
@@ -152,8 +159,16 @@ func (a *Appliance) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if err := a.spool.open(); err != nil {
+		return err
+	}
+	defer func() { a.spool.close(a.enginesMayRun()) }()
 	a.mesh.aliases.Load()
 	a.mesh.session.Load()
+	if err := a.caches.open(); err != nil {
+		return err
+	}
+	defer a.caches.close()
 	servers, err := a.listen(cfg)
 	if err != nil {
 		return err
@@ -161,7 +176,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	// The parts outlive ctx: it only tells them to drain.
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ended := make(chan error, 3+len(servers))
+	ended := make(chan error, 4+len(servers))
 	var running sync.WaitGroup
 	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
 	inMesh, leave := context.WithCancel(parts)
@@ -173,6 +188,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	}
 	running.Go(func() { a.digests.run(parts) })
 	running.Go(func() { ended <- wrap("accounting", a.gateway.Run(parts)) })
+	running.Go(func() { ended <- wrap("caches", a.caches.run(parts)) })
 	if a.options.Ready != nil {
 		a.options.Ready(addresses(servers)...)
 	}
@@ -214,6 +230,19 @@ func (a *Appliance) sayDown() {
 		return
 	}
 	a.log.Info("node is down, its engines run on for the next start ('serve --stop-engines' ends them with the node)", "engines", left)
+}
+
+// enginesMayRun says whether an engine may be left after the end: one that runs on for the next start, also one of the run
+// before that this one had no time to adopt, or one that could not be stopped.
+func (a *Appliance) enginesMayRun() bool {
+	for _, m := range a.engine.Snapshot() {
+		for _, b := range m.Backends {
+			if m.Model.Runner != engine.RunnerExternal && (b.Process != "" || !a.options.StopEngines) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // lastPart is how long before the end of node.drain a node that is still used takes no more: time for its goodbye, and
@@ -320,6 +349,8 @@ func (a *Appliance) routes() http.Handler {
 	a.mountStatus(e)
 	a.mountCluster(e)
 	a.mountAliases(e)
+	a.mountCaches(e)
+	a.mountMetrics(e)
 	a.mountSecret(e)
 	return e
 }

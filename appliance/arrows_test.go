@@ -15,12 +15,12 @@ import (
 // arrows is the house plan: which of our packages a package may import. A room not named here may import none of ours.
 // "x/..." stands for x and everything below it; the command may import everything.
 var arrows = map[string][]string{
-	"appliance": {"appliance/config", "appliance/gateway", "appliance/mesh", "appliance/kvshare", "appliance/setup", "appliance/status",
+	"appliance": {"appliance/config", "appliance/gateway", "appliance/mesh", "appliance/kvshare/...", "appliance/setup", "appliance/status",
 		"appliance/history", "appliance/access", "appliance/route", "tsnode", "serf", "engine/...", "update", "ui/...", "images"},
 	"appliance/faults":    {"appliance", "appliance/config", "appliance/status"},
 	"appliance/gateway":   {"appliance/route", "appliance/mesh", "engine", "appliance/kvshare", "appliance/access", "appliance/status"},
 	"appliance/mesh":      {"appliance/route", "appliance/status"},
-	"appliance/kvshare":   {"engine", "appliance/mesh", "appliance/status"},
+	"appliance/kvshare":   {"engine", "appliance/mesh", "appliance/route", "appliance/status", "appliance/kvshare/..."},
 	"appliance/setup":     {"appliance/config", "engine", "engine/...", "images", "appliance/mesh", "appliance/status", "tsnode"},
 	"appliance/bench":     {"appliance/status", "appliance/route/sim"},
 	"appliance/route/sim": {"appliance/route"},
@@ -35,6 +35,9 @@ var arrows = map[string][]string{
 	"engine/gpu":          {"engine"},
 	"engine/gguf":         {"engine"},
 	"engine/enginetest":   {"engine"},
+
+	"appliance/kvshare/store":    {"appliance/kvshare/replica"},
+	"appliance/kvshare/transfer": {"appliance/mesh", "appliance/kvshare/replica"},
 }
 
 // gates names foreign packages that only some rooms may know.
@@ -47,6 +50,7 @@ var gates = map[string][]string{
 	"github.com/google/go-containerregistry":     {"update", "images"},
 	"github.com/labstack/echo":                   {"appliance/gateway", "appliance/mesh", "ui/web", "appliance"},
 	"github.com/gpustack/gguf-parser-go":         {"engine/gguf"},
+	"github.com/PlakarKorp/go-cdc-chunkers":      {"appliance/kvshare/replica"},
 	"github.com/spf13/cobra":                     {"appliance/viiwork"},
 	"go.yaml.in/yaml":                            {"appliance/config", "appliance/setup"},
 	"github.com/prometheus/client_golang":        {"appliance"},
@@ -106,12 +110,12 @@ func mayImport(room, own string, test bool) bool {
 	if room == "appliance/viiwork" || room == own {
 		return true
 	}
-	if own == "engine/enginetest" || own == "tsnode/localcontrol" || own == "tsnode/headscaletest" {
+	if own == "engine/enginetest" || own == "appliance/kvshare/replica/replicatest" || own == "tsnode/localcontrol" || own == "tsnode/headscaletest" {
 		return test
 	}
 	allowed := arrows[room]
 	if test {
-		allowed = append(slices.Clone(allowed), "engine/llama")
+		allowed = append(slices.Clone(allowed), "engine/llama", "engine/native")
 		if room == "appliance/gateway" || room == "appliance/mesh" || strings.HasPrefix(room, "engine") {
 			allowed = append(allowed, "engine")
 		}

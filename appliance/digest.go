@@ -35,26 +35,35 @@ type digests struct {
 	models func() []engine.ModelState
 	news   func()
 	poke   chan struct{} // holds one: the models may be others
-	now    atomic.Pointer[map[string]string]
+	now    atomic.Pointer[map[string]modelFile]
 	files  map[string]hashed // by path of the first shard; run's own
 }
 
-// hashed is a digest and what its files looked like.
+// modelFile is what is known of a model's file.
+type modelFile struct {
+	digest     string
+	kvPerToken int64 // bytes
+}
+
+// hashed is that, and what its files looked like.
 type hashed struct {
 	shards []string
 	stamp  string
-	digest string
+	modelFile
 }
 
 // newDigests makes digests of what models lists; news is called when one has become known or another.
 func newDigests(models func() []engine.ModelState, news func()) *digests {
 	d := &digests{models: models, news: news, poke: make(chan struct{}, 1), files: map[string]hashed{}}
-	d.now.Store(&map[string]string{})
+	d.now.Store(&map[string]modelFile{})
 	return d
 }
 
 // of is the digest of a model's file, "" while it is not known.
-func (d *digests) of(model string) string { return (*d.now.Load())[model] }
+func (d *digests) of(model string) string { return (*d.now.Load())[model].digest }
+
+// kvPerToken is how many bytes of cache a token of the model takes, 0 while that is not known.
+func (d *digests) kvPerToken(model string) int64 { return (*d.now.Load())[model].kvPerToken }
 
 // look says that the models may be others. It never waits.
 func (d *digests) look() {
@@ -82,7 +91,7 @@ func (d *digests) run(ctx context.Context) {
 // update works out what is missing. A file that cannot be read has no digest: what is wrong with it is the engine's to
 // say.
 func (d *digests) update(ctx context.Context) {
-	files, known := map[string]hashed{}, map[string]string{}
+	files, known := map[string]hashed{}, map[string]modelFile{}
 	for _, m := range d.models() {
 		path := m.Model.Path
 		if path == "" || ctx.Err() != nil {
@@ -92,7 +101,7 @@ func (d *digests) update(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		files[path], known[m.Model.Name] = f, f.digest
+		files[path], known[m.Model.Name] = f, f.modelFile
 	}
 	if ctx.Err() != nil {
 		return
@@ -125,7 +134,7 @@ func (d *digests) file(ctx context.Context, path string) (hashed, error) {
 	if after, err := stampOf(model.Shards); err != nil || after != before {
 		return hashed{}, fmt.Errorf("reading %s: it is being changed", path)
 	}
-	return hashed{slices.Clone(model.Shards), before, digest}, nil
+	return hashed{slices.Clone(model.Shards), before, modelFile{digest, model.KVPerToken}}, nil
 }
 
 // stampOf changes when one of the files is written or replaced.

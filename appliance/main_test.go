@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"viiwork/engine/enginetest"
 )
 
 // roleEnv makes this test program play another process: an engine, a node or a plain proxy, so that each one's CPU time
@@ -11,6 +13,9 @@ import (
 const roleEnv = "VIIWORK_TEST_ROLE"
 
 func TestMain(m *testing.M) {
+	if enginetest.IsProgram() {
+		os.Exit(enginetest.Main(os.Args[1:]))
+	}
 	if role := os.Getenv(roleEnv); role != "" {
 		if err := play(role, os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, role+":", err)

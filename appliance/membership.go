@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"viiwork/appliance/config"
+	"viiwork/appliance/kvshare/transfer"
 	"viiwork/appliance/mesh"
 	"viiwork/engine"
 	"viiwork/serf"
@@ -60,6 +62,7 @@ type fellows struct {
 	watcher   *mesh.Watcher
 	herald    *mesh.Herald
 	rotation  *mesh.Rotation
+	carrier   atomic.Pointer[transfer.Server] // nil = caches are not moved
 }
 
 // newMembership takes the network's lock and starts nothing. It must be run, or its node closed.
@@ -143,6 +146,9 @@ func (m *membership) live(ctx context.Context) error {
 	m.fellows = f
 	m.mu.Unlock()
 	m.attach(f)
+	if carrier := f.carrier.Load(); carrier != nil {
+		g.Go(func() error { return carrier.Run(ctx) })
+	}
 	g.Go(func() error { defer close(m.gone); return f.cluster.Run(telling) })
 	g.Go(func() error { return f.herald.Run(telling) })
 	g.Go(func() error { return f.rotation.Run(telling) })

@@ -44,6 +44,7 @@ type fellow struct {
 	models    []string // lines of the file
 	more      string   // further sections of the file
 	drain     string   // "" = 5s
+	ends      bool     // its engines end with it
 
 	mu  sync.Mutex // guards what follows
 	cmd *exec.Cmd
@@ -194,7 +195,7 @@ func (f *fellow) here(t testing.TB) (leave func() error) {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
-	a, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler), Ready: func(...string) { close(ready) }})
+	a, err := appliance.New(cfg, appliance.Options{Version: "test", StopEngines: f.ends, Log: slog.New(slog.DiscardHandler), Ready: func(...string) { close(ready) }})
 	if err != nil {
 		t.Fatal(err)
 	}

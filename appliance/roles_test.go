@@ -38,6 +38,8 @@ func play(role string, args []string) error {
 		return nil
 	case "proxy":
 		return playProxy(ctx, args[0])
+	case "caches":
+		return playCaches(ctx, args[0], args[1], args[2])
 	case "node":
 		cfg, err := config.Parse("bench.yaml", []byte(nodeConfig(args[0], args[1])), nil)
 		if err != nil {

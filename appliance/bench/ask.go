@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -24,16 +25,17 @@ const (
 // client asks entries.
 type client struct {
 	http  *http.Client
+	task  string // the label of its requests
 	model string
 }
 
-func newClient() *client {
+func newClient(task string) *client {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
 		MaxResponseHeaderBytes: 64 << 10, DisableCompression: true,
 	}
-	return &client{http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &client{task: task, http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }
@@ -53,6 +55,8 @@ type question struct {
 	StreamOptions map[string]bool `json:"stream_options"`
 	MaxTokens     int             `json:"max_tokens"`
 	IgnoreEOS     bool            `json:"ignore_eos"`
+
+	host string // the node that is to run it; "" = any
 }
 
 // answer is what came back, by the clock of the try.
@@ -96,12 +100,16 @@ func (c *client) ask(ctx context.Context, entry, key string, q question) (answer
 	defer cut(nil)
 	quiet := time.AfterFunc(quietLimit, func() { cut(errSilent) })
 	defer quiet.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, entry+"/v1/chat/completions", bytes.NewReader(body))
+	address := entry + "/v1/chat/completions"
+	if q.host != "" {
+		address += "?host=" + url.QueryEscape(q.host)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, errNotReached
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Viiwork-Task", "bench swarm")
+	req.Header.Set("X-Viiwork-Task", c.task)
 	if key != "" {
 		req.Header.Set("X-Session-Id", key)
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 // CSV writes turns as they end, a row each. It is not safe for concurrent use.
-type CSV struct{ w *csv.Writer }
+type CSV struct{ rows }
 
 var columns = []string{"at_s", "session", "turn", "kind", "named", "entry", "node", "backend", "route", "key", "prompt_tokens", "cached_tokens",
 	"had_tokens", "output_tokens", "class", "ttft_s", "took_s", "queue_ms", "refusals", "moved", "error"}
 
 // NewCSV begins a file with its head.
 func NewCSV(w io.Writer) (*CSV, error) {
-	c := &CSV{csv.NewWriter(w)}
+	c := &CSV{rows{csv.NewWriter(w)}}
 	return c, c.write(columns)
 }
 
@@ -32,13 +32,15 @@ func (c *CSV) Add(t Turn) error {
 		known(t.Prompt), known(t.Cached), strconv.Itoa(t.Had), known(t.Output), class, ttft, seconds(t.Took), queue, strconv.Itoa(t.Refusals), t.Moved.String(), t.Error})
 }
 
-// write passes each row on at once: what was measured before a machine dies is there.
-func (c *CSV) write(row []string) error {
-	if err := c.w.Write(row); err != nil {
+// rows passes each row on at once: what was measured before a machine dies is there.
+type rows struct{ w *csv.Writer }
+
+func (r rows) write(row []string) error {
+	if err := r.w.Write(row); err != nil {
 		return err
 	}
-	c.w.Flush()
-	return c.w.Error()
+	r.w.Flush()
+	return r.w.Error()
 }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }

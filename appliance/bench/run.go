@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return Report{}, err
 	}
-	s := &swarm{cfg: cfg, id: cryptorand.Text()[:10], client: newClient()}
+	s := &swarm{cfg: cfg, id: cryptorand.Text()[:10], client: newClient("bench swarm")}
 	defer s.client.close()
 	room, err := s.client.survey(ctx, &s.cfg)
 	if err != nil {

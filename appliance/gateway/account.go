@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"viiwork/appliance/kvshare"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
 	"viiwork/engine"
@@ -55,6 +56,8 @@ func (k *call) land(lease *engine.Lease, err error) {
 	streams := k.flight.end()
 	k.flight = nil
 	t := &k.tally
+	out := kvshare.Outcome{Prompt: t.prompt, Cached: t.cached}
+	defer func() { k.caches.End(k.ctx, out) }()
 	var e *Error
 	if !k.rt.streams() || t.prompt < 0 || k.first == 0 || errors.As(err, &e) {
 		return
@@ -64,14 +67,29 @@ func (k *call) land(lease *engine.Lease, err error) {
 		answer = produced
 	}
 	k.g.rates.counted(k.model, p, t.prompt)
-	k.g.known.Settle(mesh.Resident{
+	stay := mesh.Resident{
 		Model: k.model, Backend: lease.Backend(), Session: k.session, Source: k.source,
 		Chain: p.Links, Marks: k.g.rates.marks(k.model, p, t.prompt), Tokens: t.prompt + answer,
-	}, t.cached)
+	}
+	k.g.known.Settle(stay, t.cached)
+	k.g.displaced(stay.Backend)
 	if err == nil {
+		out.Stay, out.Tokens = &stay, k.promptTokens(lease)
 		k.g.rates.answered(k.model, lease.Backend(), work{
 			prompt: t.prompt, cached: t.cached, output: t.output, prefill: t.prefill, decode: t.decode, streams: streams, first: k.first,
 		})
+	}
+}
+
+// displaced forgets what a backend of an engine without a cache beside its slots has lost to the last answers. What an external
+// one keeps is not ours to say.
+func (g *Gateway) displaced(backend string) {
+	for _, m := range g.cfg.Engine.Snapshot() {
+		for i := range m.Backends {
+			if b := &m.Backends[i]; b.ID == backend && m.Model.PromptCache <= 0 && m.Model.Runner != engine.RunnerExternal {
+				g.known.Slots(backend, max(len(b.Slots), m.Model.Parallel))
+			}
+		}
 	}
 }
 
@@ -122,6 +140,7 @@ func (g *Gateway) engines(models []engine.ModelState) {
 	for id, term := range g.terms.of {
 		if term != "" && now[id] != term {
 			g.known.Forget(id)
+			g.cfg.Caches.Forget(id)
 		}
 	}
 	g.terms.of = now

@@ -25,7 +25,8 @@ const maxLost = 2
 // attempt lets one backend answer. again says that it did not get to its first answer byte and another one may try.
 func (k *call) attempt(lease *engine.Lease) (again bool, err error) {
 	defer lease.Release() // after the body is closed
-	p := edited(k.body.bytes, &k.facts, k.rt, k.stream)
+	k.caches = k.prepare(lease)
+	p := edited(k.body.bytes, &k.facts, k.rt, sent{stream: k.stream, slot: k.caches.Slot})
 	defer p.close()
 	k.depart(lease)
 	defer func() { k.land(lease, err) }() // before the slot is given back: whoever gets it finds it told

@@ -87,11 +87,17 @@ func (r *payloadReader) Read(b []byte) (int, error) {
 
 func (r *payloadReader) Close() error { return nil }
 
+// sent is what decides about the body beside the client.
+type sent struct {
+	stream bool // the client wants events
+	slot   int  // the engine's to work in, -1 = its own choice
+}
+
 // edited turns a client's body into what the engine gets on a streaming route: always a stream with progress reports,
 // because llama-server notices a lost client only in a stream and in a prefill only between its reports; never the
-// client's choice of a slot, which is the engine's to make; the usage chunk when the answer is put together here;
+// client's choice of a slot, which is the engine's to make but where its cache was just put; the usage chunk when the answer is put together here;
 // the model in the place of its alias; on the routes of Anthropic's API without Claude Code's billing lines.
-func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
+func edited(body []byte, f *facts, rt endpoint, want sent) *payload {
 	var repl []replacement
 	if anthropic(rt.path) {
 		repl = f.unbilled(body)
@@ -99,7 +105,7 @@ func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 	if !rt.streams() {
 		return newPayload(body, 0, "", inOrder(append(repl, f.renamed()...)))
 	}
-	usage := !stream && (rt.kind == kindChat || rt.kind == kindCompletions)
+	usage := !want.stream && (rt.kind == kindChat || rt.kind == kindCompletions)
 	var have [keyMetadata + 1]bool
 	for _, m := range f.seen[:f.count] {
 		have[m.key] = true
@@ -111,7 +117,7 @@ func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 		case keyStream, keyReturnProgress:
 			repl = append(repl, replacement{m.val, "true"})
 		case keyIDSlot:
-			repl = append(repl, replacement{m.val, "-1"})
+			repl = append(repl, replacement{m.val, itoa(want.slot)})
 		case keyStreamOptions:
 			if usage {
 				repl = append(repl, replacement{m.val, includeUsage})
@@ -124,6 +130,9 @@ func edited(body []byte, f *facts, rt endpoint, stream bool) *payload {
 	}
 	if !have[keyReturnProgress] {
 		insert += `"return_progress":true,`
+	}
+	if want.slot >= 0 && !have[keyIDSlot] {
+		insert += `"id_slot":` + itoa(want.slot) + `,`
 	}
 	if usage && !have[keyStreamOptions] {
 		insert += `"stream_options":` + includeUsage + `,`

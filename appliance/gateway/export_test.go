@@ -58,7 +58,7 @@ func Edited(body []byte, path string, stream bool) ([]byte, error) {
 	for _, rt := range routes {
 		if rt.path == path {
 			var out []byte
-			for _, p := range edited(body, &f, rt, stream).parts {
+			for _, p := range edited(body, &f, rt, sent{stream: stream, slot: -1}).parts {
 				out = append(out, p...)
 			}
 			return out, nil

@@ -217,7 +217,9 @@ const leastHold = 50
 // told is one model in the report.
 func (g *Gateway) told(m engine.ModelState) mesh.Model {
 	own := g.ownHost(m)
-	told := mesh.Model{Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold)}
+	told := mesh.Model{
+		Name: m.Model.Name, Digest: own.digest, Context: own.context, Waiting: own.waiting, HoldMS: rounded(own.hold), KV: g.cfg.Caches.Figures(m.Model.Name),
+	}
 	if own.hold > 0 { // 0 would be unknown
 		told.HoldMS = max(told.HoldMS, leastHold)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"viiwork/appliance/kvshare"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
 	"viiwork/engine"
@@ -45,6 +46,8 @@ type Config struct {
 	Forget, Flat bool
 	// Known is where conversations are, here and at members; nil = one of its own.
 	Known *mesh.Register
+	// Caches takes conversations' caches along when these move; nil = nobody does.
+	Caches *kvshare.Share
 	// RatesFile keeps how fast engines are over a restart; "" = nothing does. Cards names what a backend runs on: what was
 	// measured on other cards does not count; nil = all are alike.
 	RatesFile string

@@ -246,11 +246,27 @@ func TestSessionsAreListed(t *testing.T) {
 	}
 	s := list[0]
 	if s.Session == "" || strings.Contains(s.Session, "talk") || s.Model != "m" || s.Node != "one" || s.Backend != "m#0" || s.Tokens == nil || *s.Tokens < 600 ||
-		s.IdleMS < 0 || s.KeySource != "X-Session-Id" {
+		s.IdleMS < 0 || s.KeySource != "X-Session-Id" || s.Replicas == nil {
 		t.Errorf("%+v", s)
 	}
 	if r := n.do("GET", "/api/sessions?n=-1", ""); r.status != 400 {
 		t.Errorf("%d", r.status)
+	}
+}
+
+// TestSessionsTellWhereTheirReplicasLie, at every node.
+func TestSessionsTellWhereTheirReplicasLie(t *testing.T) {
+	t.Parallel()
+	f := fake(t, enginetest.Options{Slots: 2, PrefillTPS: 20_000, DecodeTPS: 1000})
+	fl := newFleet(t, nil, spec{models: model("m", 2, f.URL())}, spec{})
+	c := newTalk(t, "talk", true, 600)
+	c.turn(&fl.peers[0].node)
+	c.known(fl.peers...)
+	for _, p := range fl.peers {
+		p.known.Store(mesh.Resident{Model: "m", Session: p.g.Sessions(1)[0].Session, Replica: strings.Repeat("5e", 16), Tokens: 600})
+	}
+	for _, p := range fl.peers {
+		p.until(p.Name+" tells of two replicas", func() bool { return slices.Equal(p.g.Sessions(1)[0].Replicas, []string{"a", "b"}) })
 	}
 }
 

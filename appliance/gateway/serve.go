@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"viiwork/appliance/kvshare"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/engine"
@@ -58,10 +59,11 @@ type call struct {
 	ans    *answer
 	tally  tally
 	linger *time.Timer
-	flight *flight       // at an engine of this node; nil = it is at none
-	began  time.Time     // when that got it
-	first  time.Duration // from then on to the first content; 0 = none yet
-	lost   int           // engines that broke off or fell silent over this request
+	caches *kvshare.Start // of the attempt at an engine of this node
+	flight *flight        // at an engine of this node; nil = it is at none
+	began  time.Time      // when that got it
+	first  time.Duration  // from then on to the first content; 0 = none yet
+	lost   int            // engines that broke off or fell silent over this request
 
 	// Of its way through the mesh.
 	home      homeAt

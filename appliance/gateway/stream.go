@@ -41,6 +41,9 @@ func (k *call) pump(resp *http.Response, f *follower) error {
 func (k *call) follow(f *follower, name string, data []byte) (verdict, error) {
 	prefill, content := f.prefill, f.content
 	v, err := f.see(name, data)
+	if (f.prefill || f.content) && !(prefill || content) && k.caches != nil {
+		k.caches.Taken() // it has chosen the slot
+	}
 	if v == finale {
 		k.complete()
 	}

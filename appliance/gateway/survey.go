@@ -253,6 +253,9 @@ func node(told mesh.Model) route.Node {
 	for _, b := range told.Backends {
 		n.Backends = append(n.Backends, priced(b))
 	}
+	if kv := told.KV; kv != nil {
+		n.Kind, n.Link, n.Sending = kv.Kind, kv.SendBPS, time.Duration(kv.SendingMS)*time.Millisecond
+	}
 	return n
 }
 
@@ -272,21 +275,36 @@ func priced(b mesh.Backend) route.Backend {
 	return out
 }
 
-// hold puts into s which backends hold how much of the prompt.
+// hold puts into s which backends hold how much of the prompt, and what lies in the nodes' stores.
 func (k *call) hold(s *route.Snapshot, found mesh.Found) {
-	for _, h := range found.Held {
-		for i := range s.Nodes {
-			n := &s.Nodes[i]
-			if n.ID != h.Node && !(n.Local && h.Node == "") {
-				continue
-			}
-			for j := range n.Backends {
-				if n.Backends[j].ID == h.Backend {
-					n.Backends[j].Held = h.Tokens
-				}
-			}
+	for _, h := range found.Stored {
+		if n := nodeOf(s, h.Node); n != nil {
+			n.Replica = h.Tokens
 		}
 	}
+	for _, h := range found.Held {
+		n := nodeOf(s, h.Node)
+		if n == nil {
+			continue
+		}
+		for j := range n.Backends {
+			if n.Backends[j].ID == h.Backend {
+				n.Backends[j].Held = h.Tokens
+			}
+		}
+		if n.Link > 0 && h.Link >= 0 {
+			n.Unsaved = max(n.Unsaved, h.Tokens)
+		}
+	}
+}
+
+func nodeOf(s *route.Snapshot, id string) *route.Node {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.ID == id || n.Local && id == "" {
+			return n
+		}
+	}
+	return nil
 }
 
 // usual is how long answers and pauses are in the mean: as seen here, else as members tell.
@@ -297,4 +315,12 @@ func usual(s *route.Snapshot, told mesh.Model) {
 	if s.Think == 0 {
 		s.Think = time.Duration(told.ThinkMS) * time.Millisecond
 	}
+	if kv := told.KV; kv != nil && s.Cache.ImportRate == 0 {
+		s.Cache = route.Cache{
+			TokenBytes: kv.TokenBytes, ImportRate: kv.ImportBPS, ImportStart: kv.ImportStart, PullStart: pullStart, SaveRate: kv.SaveBPS, Fresh: kv.Fresh,
+		}
+	}
 }
+
+// pullStart is the seconds it takes until the first byte of a cache comes from another node, beside what it has to send before.
+const pullStart = 0.02

@@ -26,7 +26,7 @@ func (c *cli) benchCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(c.benchSwarmCommand())
+	cmd.AddCommand(c.benchSwarmCommand(), c.benchKVCommand())
 	return cmd
 }
 

@@ -27,11 +27,19 @@ import (
 // of them knows all.
 func meshOfThree(t *testing.T) (file string, urls []string) {
 	t.Helper()
-	free := newPorts()
-	seeds := "[]"
-	for i := range 3 {
+	return meshOf(t, 3, func() string {
 		fake := enginetest.New(enginetest.Options{Slots: 2, Model: "m", Context: 1 << 14, DecodeTPS: 2000, PromptCache: 8})
 		t.Cleanup(fake.Close)
+		return fmt.Sprintf(`{name: m, context: 16384, parallel: 2, llamacpp: {runner: external, url: %q}}`, fake.URL())
+	})
+}
+
+// meshOf runs n nodes with a model each.
+func meshOf(t *testing.T, n int, model func() string) (file string, urls []string) {
+	t.Helper()
+	free := newPorts()
+	seeds := "[]"
+	for i := range n {
 		port, err := free.free()
 		if err != nil {
 			t.Fatal(err)
@@ -40,8 +48,8 @@ func meshOfThree(t *testing.T) (file string, urls []string) {
 		text := fmt.Sprintf(`node: {name: n%d, state_dir: %q, drain: 5s}
 api: {host: %s, port: %d, local: ""}
 mesh: {network: lan, open: true, bind_port: %d, lan: {mdns: false}, seeds: %s}
-models: [{name: m, context: 16384, parallel: 2, llamacpp: {runner: external, url: %q}}]
-`, i, filepath.Join(dir, "state"), host, port, port+1, seeds, fake.URL())
+models: [%s]
+`, i, filepath.Join(dir, "state"), host, port, port+1, seeds, model())
 		path := filepath.Join(dir, "viiwork.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -53,19 +61,19 @@ models: [{name: m, context: 16384, parallel: 2, llamacpp: {runner: external, url
 		serveHere(t, path)
 	}
 	for _, url := range urls {
-		waitForHosts(t, url, 3)
+		waitForHosts(t, url, n)
 	}
 	return file, urls
 }
 
-// serveHere runs a node in this process until the test ends.
+// serveHere runs a node in this process until the test ends, and its engines with it.
 func serveHere(t *testing.T, path string) {
 	t.Helper()
 	cfg, err := config.Load(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	node, err := appliance.New(cfg, appliance.Options{Version: "test", StopEngines: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

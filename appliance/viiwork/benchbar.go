@@ -28,11 +28,27 @@ type bar struct {
 
 func newBar(c *cli, cfg bench.Config) *bar {
 	b := &bar{limit: cfg.Duration, goal: cfg.Turns * cfg.Sessions, over: make(chan struct{})}
-	if isTerminal(c.Err) && !c.quiet && c.getenv("TERM") != "dumb" {
-		b.out = c.Err
-	}
+	b.out = newLine(c).out
 	return b
 }
+
+// line is one that is drawn over and over on a terminal, for who watches. Elsewhere nothing is drawn.
+type line struct{ out io.Writer } // nil = nobody watches
+
+func newLine(c *cli) line {
+	if isTerminal(c.Err) && !c.quiet && c.getenv("TERM") != "dumb" {
+		return line{c.Err}
+	}
+	return line{}
+}
+
+func (l line) draw(text string) {
+	if l.out != nil {
+		fmt.Fprint(l.out, "\r\x1b[K"+printable(text))
+	}
+}
+
+func (l line) clear() { l.draw("") }
 
 // isTerminal reports whether a person may be reading along.
 func isTerminal(w io.Writer) bool {

@@ -71,6 +71,51 @@ func (f *benchFiles) finish(r bench.Report) error {
 	return nil
 }
 
+// kvRows is the file of rows that measuring moves writes, as careful as benchFiles.
+type kvRows struct {
+	file  *os.File // nil = none is wanted
+	rows  *bench.KVCSV
+	fault error // the first of writing rows
+}
+
+func (k *kvRows) open(path string) (err error) {
+	if path == "" {
+		return nil
+	}
+	if k.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
+		return fmt.Errorf("opening the report's file: %w", err)
+	}
+	return nil
+}
+
+func (k *kvRows) begin() {
+	if k.file == nil {
+		return
+	}
+	if k.fault = emptyFile(k.file); k.fault == nil {
+		k.rows, k.fault = bench.NewKVCSV(k.file)
+	}
+}
+
+func (k *kvRows) add(p bench.KVPair, s bench.KVSize) {
+	if k.rows != nil && k.fault == nil {
+		k.fault = k.rows.Add(p, s)
+	}
+}
+
+func (k *kvRows) finish() error {
+	if k.fault != nil {
+		return fmt.Errorf("writing the moves: %w", k.fault)
+	}
+	return nil
+}
+
+func (k *kvRows) close() {
+	if k.file != nil {
+		_ = k.file.Close()
+	}
+}
+
 // emptyFile does so with a file on a disk; a pipe or a terminal has nothing in it.
 func emptyFile(f *os.File) error {
 	if stat, err := f.Stat(); err != nil || !stat.Mode().IsRegular() {

@@ -106,7 +106,7 @@ func demoEnviron(environ []string) []string {
 // configure writes the configuration that an owner would have written for node i.
 func (m *demoMesh) configure(i int) error {
 	d := m.nodes[i]
-	yaml := fmt.Sprintf("node: {name: %s, state_dir: state, drain: 2s}\n", d.name) + m.place(i) + "kv_share: {mode: \"off\"}\nmodels:\n"
+	yaml := fmt.Sprintf("node: {name: %s, state_dir: state, drain: 2s}\n", d.name) + m.place(i) + "kv_share: {store: 1GiB}\nmodels:\n"
 	for _, name := range m.serves(i) {
 		yaml += fmt.Sprintf(`  - name: %s
     path: %s

@@ -33,6 +33,7 @@ What there is, and how it is:
   %[6]s status --mesh --config %[7]s
 `, last.name, onOne, first.name, first.url(), body, calledAs(), inShell(first.config()))
 	if len(m.nodes) > 1 {
+		fmt.Fprintf(&s, "\nA conversation that moves takes its cache along, which takes half a minute to measure:\n\n  %s bench kv --entry %s --tokens 1000 --pairs 2\n", calledAs(), first.url())
 		victim := m.nodes[1]
 		fmt.Fprintf(&s, "\nKilling a node is fine, \"%s\" is answered by the others:\n\n  kill -9 %d  # %s\n", everywhere, victim.cmd.Process.Pid, victim.name)
 	}

@@ -2,3 +2,6 @@ package main
 
 // TakeStray is takeStray.
 var TakeStray = takeStray
+
+// DrawKV is drawKV.
+var DrawKV = drawKV

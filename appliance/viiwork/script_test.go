@@ -30,6 +30,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if enginetest.IsProgram() {
+		os.Exit(enginetest.Main(os.Args[1:]))
+	}
 	testscript.Main(m, map[string]func(){
 		"viiwork": func() {
 			os.Exit(viiwork.Run(context.Background(), os.Args[1:],

@@ -1,118 +1,76 @@
 package gpu
 
 import (
+	"context"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
 	"viiwork/engine"
 )
 
-const fileLimit = 64 << 10 // bytes read of any file under /sys; the real ones are a few hundred
-
-// kfdNode is a card as the compute driver knows it.
-type kfdNode struct {
-	number     int
-	properties map[string]int64
-	codename   string // "vega20"
-	gpuID      int64  // the number its memory figures go by
-}
-
 // amd lists AMD cards. A card's host index is its rank among the nodes that are cards: node numbers count processors
 // too, and ROCr counts in this order.
-func (h Host) amd() ([]Card, []Fault) {
+func (h Host) amd(ctx context.Context) ([]Card, []Fault) {
+	nodes, shut := h.kfdNodes()
+	graphics := h.drmCards(vendorAMD)
+	parts := map[string]int{}
+	for _, node := range nodes {
+		if pci := node.pci(); pci != "" {
+			parts[pci]++
+		}
+	}
 	var cards []Card
-	for i, node := range h.kfdNodes() {
-		pci := pciAddress(node.properties["domain"], node.properties["location_id"])
-		gfx := gfxName(node.properties["gfx_target_version"])
-		minor := int(node.properties["drm_render_minor"])
-		cards = append(cards, Card{
-			Index:       i,
-			Accel:       engine.AccelROCm,
-			Name:        amdName(node.codename, gfx),
-			Memory:      h.amdMemory(node, pci),
-			Gfx:         gfx,
-			PCI:         pci,
-			RenderMinor: minor,
-			Integrated:  integrated(gfx),
-		})
+	for i, node := range nodes {
+		cards = append(cards, amdCard(i, node, graphics, parts[node.pci()] > 1))
 	}
-	if len(cards) == 0 && h.hasAMDWithoutCompute() {
-		return nil, []Fault{{
-			Accel: engine.AccelROCm,
-			Text:  "there is an AMD card, but the kernel offers no compute on it (/sys/class/kfd is empty)",
-			Fix:   "load the amdgpu driver with KFD, or use image vulkan",
-		}}
+	faults := partitionFaults(nodes, graphics, parts)
+	switch {
+	case len(cards) > 0:
+		return cards, append(faults, unknownToCompute(nodes, graphics)...)
+	case shut:
+		return nil, []Fault{computeFault("compute_shut", "", "the kernel shows its AMD cards to the owners of /dev/kfd only",
+			"give this container /dev/kfd and /dev/dri, and the groups that own them")}
+	case len(graphics) > 0:
+		return nil, []Fault{computeFault("no_compute", "", "there is an AMD card, but the kernel offers no compute on it (/sys/class/kfd is empty)",
+			"load the amdgpu driver with KFD, or use image vulkan")}
 	}
-	return cards, nil
+	return h.rocmSMI(ctx)
 }
 
-// kfdNodes returns the nodes that are cards, in the order of their numbers.
-func (h Host) kfdNodes() []kfdNode {
-	paths, _ := filepath.Glob(h.path("sys/class/kfd/kfd/topology/nodes/*/properties"))
-	var nodes []kfdNode
-	for _, path := range paths {
-		dir := filepath.Dir(path)
-		number, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		node := kfdNode{number: number, properties: readProperties(path), codename: readLine(filepath.Join(dir, "name"))}
-		if node.properties["simd_count"] == 0 { // a processor
-			continue
-		}
-		node.gpuID, _ = strconv.ParseInt(readLine(filepath.Join(dir, "gpu_id")), 10, 64)
-		nodes = append(nodes, node)
-	}
-	slices.SortFunc(nodes, func(a, b kfdNode) int { return a.number - b.number })
-	return nodes
+func computeFault(id, pci, text, fix string) Fault {
+	return Fault{ID: id, Accel: engine.AccelROCm, PCI: pci, Text: text, Fix: fix}
 }
 
-// amdMemory asks the card's own driver files; the compute node's figure is 0 on many kernels that know better there.
-func (h Host) amdMemory(node kfdNode, pci string) *int64 {
-	devices := []string{h.path("sys/class/drm", fmt.Sprintf("renderD%d", node.properties["drm_render_minor"]), "device")}
-	cards, _ := filepath.Glob(h.path("sys/class/drm/card[0-9]*/device"))
-	for _, device := range cards {
-		if pci != "" && strings.Contains(readText(filepath.Join(device, "uevent")), "PCI_SLOT_NAME="+pci) {
-			devices = append(devices, device)
-		}
+// amdCard joins what the kernel's two sides know. Of a part of a card only the compute side knows the share of memory,
+// and nobody the load.
+func amdCard(index int, node kfdNode, graphics []drmCard, part bool) Card {
+	gfx := node.gfx()
+	card := Card{
+		Index:       index,
+		Accel:       engine.AccelROCm,
+		Name:        amdName(node.codename, gfx),
+		Gfx:         gfx,
+		PCI:         node.pci(),
+		RenderMinor: renderMinor(node),
+		Integrated:  node.integrated(),
 	}
-	for _, device := range devices {
-		if size, err := strconv.ParseInt(readLine(filepath.Join(device, "mem_info_vram_total")), 10, 64); err == nil && size > 0 {
-			return &size
-		}
+	own, found := cardOf(node, graphics)
+	if found && !part {
+		card.Memory, card.Reading, card.Display = own.memory(), own.reading(), own.display()
 	}
-	if size := node.properties["local_mem_size"]; size > 0 {
-		return &size
+	if card.Memory == nil {
+		card.Memory = node.memory()
 	}
-	return nil
+	return card
 }
 
-func (h Host) hasAMDWithoutCompute() bool {
-	vendors, _ := filepath.Glob(h.path("sys/class/drm/card[0-9]*/device/vendor"))
-	return slices.ContainsFunc(vendors, func(path string) bool { return readLine(path) == "0x1002" })
-}
-
-// gfxName turns the driver's number into the compiler's name: major·10000 + minor·100 + step, the step in hex, so
-// 90010 is gfx90a. 0, as on kernels that do not tell, is "".
-func gfxName(version int64) string {
-	if version <= 0 {
-		return ""
+func renderMinor(node kfdNode) int {
+	minor := node.properties["drm_render_minor"]
+	if minor < 0 || minor > 1<<20 {
+		return 0
 	}
-	return fmt.Sprintf("gfx%d%d%x", version/10000, version/100%100, version%100)
-}
-
-// integrated knows the parts of processors by name: their 512 MiB of memory are the system's.
-func integrated(gfx string) bool {
-	switch gfx {
-	case "gfx902", "gfx909", "gfx90c", "gfx1013", "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1037", "gfx1103":
-		return true
-	}
-	return false
+	return int(minor)
 }
 
 func amdName(codename, gfx string) string {
@@ -123,41 +81,49 @@ func amdName(codename, gfx string) string {
 	return name
 }
 
-// pciAddress decodes the driver's location: bus in the high byte, then five bits of device and three of function.
-func pciAddress(domain, location int64) string {
-	if location <= 0 || location > 0xffff || domain < 0 {
-		return ""
+// partitionFaults names cards that are cut into parts: each part is a card of its own to HIP, which is good for many
+// small models and bad for a large one.
+func partitionFaults(nodes []kfdNode, graphics []drmCard, parts map[string]int) []Fault {
+	var faults []Fault
+	for _, node := range nodes {
+		pci := node.pci()
+		if parts[pci] < 2 {
+			continue
+		}
+		text := fmt.Sprintf("AMD card %s is cut into %d compute partitions", pci, parts[pci])
+		if own, found := cardOf(node, graphics); found {
+			if mode := cleanName(readLine(filepath.Join(own.device, "current_compute_partition"))); mode != "" {
+				text += " (" + mode + ")"
+			}
+		}
+		parts[pci] = 0 // told once
+		f := computeFault("partitions", pci, text+": each is listed as a card of its own, with its share of the memory",
+			"leave it so for several small models; for large ones 'amd-smi set --compute-partition SPX' makes it whole again")
+		f.Minor = true
+		faults = append(faults, f)
 	}
-	return fmt.Sprintf("%04x:%02x:%02x.%d", domain, location>>8, location>>3&0x1f, location&7)
+	return faults
 }
 
-// readProperties reads lines of a name and a number; others are left out.
-func readProperties(path string) map[string]int64 {
-	properties := map[string]int64{}
-	for line := range strings.Lines(readText(path)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			properties[name] = n
+const sizeable = 2 << 30 // bytes of memory above which a card is no processor's own
+
+// unknownToCompute names cards that have a driver, but no compute, beside others that have. Small ones are parts of
+// processors that the compute driver never knew. Where a node cannot be joined to its card, no card is accused.
+func unknownToCompute(nodes []kfdNode, graphics []drmCard) []Fault {
+	joined := map[int]bool{}
+	for _, node := range nodes {
+		own, found := cardOf(node, graphics)
+		if !found {
+			return nil
+		}
+		joined[own.number] = true
+	}
+	var faults []Fault
+	for _, c := range graphics {
+		if size := c.memory(); !joined[c.number] && c.pci != "" && size != nil && *size > sizeable {
+			faults = append(faults, computeFault("no_compute", c.pci, "the kernel offers no compute on AMD card "+c.pci,
+				"see what 'dmesg' says of kfd, or use image vulkan"))
 		}
 	}
-	return properties
-}
-
-func readLine(path string) string {
-	line, _, _ := strings.Cut(readText(path), "\n")
-	return strings.TrimSpace(line)
-}
-
-// readText returns "" for what cannot be read: absent and unreadable are both unknown.
-func readText(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, fileLimit))
-	if err != nil {
-		return ""
-	}
-	return string(text)
+	return faults
 }

@@ -18,6 +18,12 @@ import (
 func tree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
+	plant(t, root, files)
+	return root
+}
+
+func plant(t testing.TB, root string, files map[string]string) {
+	t.Helper()
 	for path, text := range files {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -27,7 +33,6 @@ func tree(t testing.TB, files map[string]string) string {
 			t.Fatal(err)
 		}
 	}
-	return root
 }
 
 const nodes = "sys/class/kfd/kfd/topology/nodes/"
@@ -75,6 +80,11 @@ func sysfs(text string) map[string]string {
 		}
 	}
 	return files
+}
+
+func list(t testing.TB, root string, run gpu.Run) ([]gpu.Card, []gpu.Fault) {
+	t.Helper()
+	return gpu.Host{Root: root, OS: "linux", Run: run}.List(t.Context())
 }
 
 func none(context.Context, string, ...string) ([]byte, error) { return nil, exec.ErrNotFound }
@@ -140,14 +150,14 @@ func TestAMDCardsAreReadFromTheKernel(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cards, faults := gpu.List(t.Context(), tree(t, c.files), none)
+			cards, faults := list(t, tree(t, c.files), none)
 			if got := describe(cards); got != c.want || len(faults) > 0 {
 				t.Errorf("got\n%s\nfaults %v; want\n%s", got, faults, c.want)
 			}
 		})
 	}
 	t.Run("order of nodes", func(t *testing.T) {
-		cards, _ := gpu.List(t.Context(), tree(t, eleven), none)
+		cards, _ := list(t, tree(t, eleven), none)
 		if len(cards) != 11 || cards[9].PCI != "0000:0a:00.0" || cards[9].Index != 9 {
 			t.Errorf("the tenth card is not node 10:\n%s", describe(cards))
 		}
@@ -156,7 +166,7 @@ func TestAMDCardsAreReadFromTheKernel(t *testing.T) {
 
 func TestAMDCardWithoutComputeIsAFault(t *testing.T) {
 	root := tree(t, map[string]string{"sys/class/drm/card0/device/vendor": "0x1002\n"})
-	cards, faults := gpu.List(t.Context(), root, none)
+	cards, faults := list(t, root, none)
 	if len(cards) != 0 || len(faults) != 1 || faults[0].Fix == "" {
 		t.Fatalf("cards %v, faults %+v; want one fault with a way out", cards, faults)
 	}
@@ -208,7 +218,7 @@ func TestNVIDIACardsAreReadFromTheTool(t *testing.T) {
 			if c.list != "" {
 				answers["-L"] = fixture(t, c.list)
 			}
-			cards, faults := gpu.List(t.Context(), t.TempDir(), smi(answers, nil))
+			cards, faults := list(t, t.TempDir(), smi(answers, nil))
 			if got := describe(cards); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
@@ -226,27 +236,27 @@ func TestDriverFaultsAreToldApart(t *testing.T) {
 		"nvidia-smi-nvml-unknown-error.txt": "restart the container",
 		"nvidia-smi-gpu-lost.txt":           "check the card",
 	} {
-		cards, faults := gpu.List(t.Context(), t.TempDir(), smi(map[string]string{"--query-gpu": fixture(t, file)}, failed))
+		cards, faults := list(t, t.TempDir(), smi(map[string]string{"--query-gpu": fixture(t, file)}, failed))
 		if len(cards) != 0 || len(faults) != 1 || !strings.Contains(faults[0].Fix, want) {
 			t.Errorf("%s: cards %v, faults %+v; want one mended by %q", file, cards, faults, want)
 		}
 	}
-	_, faults := gpu.List(t.Context(), t.TempDir(), smi(map[string]string{"--query-gpu": fixture(t, "nvidia-smi-gpu-lost.txt")}, failed))
+	_, faults := list(t, t.TempDir(), smi(map[string]string{"--query-gpu": fixture(t, "nvidia-smi-gpu-lost.txt")}, failed))
 	if len(faults) != 1 || faults[0].PCI != "0000:02:00.0" {
 		t.Errorf("the lost card's address is not told: %+v", faults)
 	}
-	_, faults = gpu.List(t.Context(), t.TempDir(), smi(map[string]string{"--query-gpu": "???"}, failed))
+	_, faults = list(t, t.TempDir(), smi(map[string]string{"--query-gpu": "???"}, failed))
 	if len(faults) != 1 || !strings.Contains(faults[0].Text, "exit status 18") {
 		t.Errorf("an unknown fault is not told as it is: %+v", faults)
 	}
-	if cards, faults := gpu.List(t.Context(), t.TempDir(), none); len(cards)+len(faults) > 0 {
+	if cards, faults := list(t, t.TempDir(), none); len(cards)+len(faults) > 0 {
 		t.Errorf("a machine without cards: %v, %v", cards, faults)
 	}
 }
 
 func TestOneLostCardLeavesTheOthers(t *testing.T) {
 	text := fixture(t, "nvidia-smi-gpu-lost.txt") + "1, NVIDIA X, GPU-b, 1024, 00000000:03:00.0\n"
-	cards, faults := gpu.List(t.Context(), t.TempDir(), smi(map[string]string{"--query-gpu": text}, errors.New("exit status 15")))
+	cards, faults := list(t, t.TempDir(), smi(map[string]string{"--query-gpu": text}, errors.New("exit status 15")))
 	if len(cards) != 1 || cards[0].Index != 1 || len(faults) != 1 {
 		t.Fatalf("cards %v, faults %+v; want card 1 and one fault", cards, faults)
 	}
@@ -255,7 +265,7 @@ func TestOneLostCardLeavesTheOthers(t *testing.T) {
 func TestPlacementIsWrongOnlyWhenSeenElsewhere(t *testing.T) {
 	run := smi(map[string]string{
 		"--query-compute-apps": "100, GPU-a\n200, GPU-b\n300, GPU-a\n300, GPU-b\n400, [N/A]\n",
-		"--query-gpu":          "0, GPU-a\n1, GPU-b\n",
+		"--query-gpu":          "0, X, GPU-a, 1024\n1, X, GPU-b, 1024\n",
 	}, nil)
 	root := tree(t, map[string]string{
 		nodes + "0/properties":                 "simd_count 0\n",
@@ -296,17 +306,4 @@ func TestPlacementIsWrongOnlyWhenSeenElsewhere(t *testing.T) {
 	if got := broken.Placed(t.Context(), []int{100}, []int{1}, engine.AccelCUDA); got != engine.PlacementUnknown {
 		t.Errorf("a driver that fails proves nothing, got %v", got)
 	}
-}
-
-func FuzzToolOutput(f *testing.F) {
-	f.Add("0, NVIDIA GB10, GPU-a, [N/A], 0000000F:01:00.0\n", "GPU 0: x\n  MIG 1g\n", "simd_count 3\nlocation_id 768\n")
-	f.Fuzz(func(t *testing.T, csv, list, properties string) {
-		root := tree(t, map[string]string{nodes + "1/properties": properties})
-		cards, _ := gpu.List(t.Context(), root, smi(map[string]string{"--query-gpu": csv, "-L": list}, nil))
-		for _, c := range cards {
-			if c.Index < 0 || c.Memory != nil && *c.Memory <= 0 {
-				t.Errorf("card %+v from %q, %q", c, csv, properties)
-			}
-		}
-	})
 }

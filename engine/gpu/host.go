@@ -2,75 +2,99 @@ package gpu
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
-	"syscall"
-	"time"
+	"runtime"
+	"slices"
 
 	"viiwork/engine"
 )
 
-// Card is one card of this machine.
-type Card struct {
-	Index       int // host index within its family: what a model's gpus name
-	Accel       engine.Accel
-	Name        string // for the owner's eyes
-	Memory      *int64 // bytes of its own memory; nil = unknown
-	Gfx         string // AMD: gfx906; "" = unknown
-	PCI         string // 0000:03:00.0; "" = unknown
-	RenderMinor int    // AMD: number of its /dev/dri/renderD node; 0 = unknown
-	UUID        string // NVIDIA
-	Integrated  bool   // part of the processor: listed, but not for models
-	Split       bool   // NVIDIA: cut into MIG instances, cannot run a model as a whole
-}
-
-// Fault is something wrong with a card or its driver, and the way out.
-type Fault struct {
-	Accel engine.Accel
-	PCI   string // of the card, when only one is concerned
-	Text  string
-	Fix   string
-}
-
-// Run runs a program and returns what it printed, on both streams, also when it failed: nvidia-smi tells its faults on
-// standard output.
-type Run func(ctx context.Context, name string, args ...string) ([]byte, error)
-
 // Host is the machine to look at.
 type Host struct {
 	Root string // "/", or a folder that stands for it
+	OS   string // "linux", "darwin"; "" = this one's
 	Run  Run
 }
 
-// List returns the cards of the machine under root and what is wrong with them: AMD first, each family by its index.
-func List(ctx context.Context, root string, run Run) ([]Card, []Fault) {
-	h := Host{Root: root, Run: run}
-	cards, faults := h.amd()
+// At is the machine under root: its files there, its programs in root's usr/bin. "/" is this machine. A Mac is told by
+// the file in which macOS keeps its version.
+func At(root string) Host {
+	h := Host{Root: root, OS: runtime.GOOS, Run: RunUnder(root)}
+	if filepath.Clean(root) != "/" {
+		h.OS = "linux"
+		if readText(h.path("System/Library/CoreServices/SystemVersion.plist")) != "" {
+			h.OS = "darwin"
+		}
+	}
+	return h
+}
+
+// List returns the cards of the machine and what is wrong with them: AMD first, each family by its index.
+func (h Host) List(ctx context.Context) ([]Card, []Fault) {
+	if h.mac() {
+		return h.metal(ctx)
+	}
+	cards, faults := h.amd(ctx)
 	more, moreFaults := h.nvidia(ctx)
 	return append(cards, more...), append(faults, moreFaults...)
 }
 
-// Placed tells whether the processes sit on the given cards of this machine.
-func Placed(ctx context.Context, pids []int, gpus []int, accel engine.Accel) engine.Placement {
-	return Host{Root: "/", Run: Exec}.Placed(ctx, pids, gpus, accel)
+// Read returns the given cards with new readings, and what is wrong. A card that is there no more has none, and is told.
+// Macs tell none to programs without rights.
+func (h Host) Read(ctx context.Context, cards []Card) ([]Card, []Fault) {
+	has := func(accel engine.Accel) bool {
+		return slices.ContainsFunc(cards, func(c Card) bool { return c.Accel == accel })
+	}
+	var seen []Card
+	var faults []Fault
+	if has(engine.AccelROCm) {
+		found, wrong := h.amd(ctx)
+		seen, faults = append(seen, found...), append(faults, wrong...)
+	}
+	if has(engine.AccelCUDA) {
+		found, wrong := h.nvidia(ctx)
+		seen, faults = append(seen, found...), append(faults, wrong...)
+	}
+	read := slices.Clone(cards)
+	for i := range read {
+		c := &read[i]
+		c.Reading = Reading{}
+		at := slices.IndexFunc(seen, func(s Card) bool { return same(*c, s) })
+		switch {
+		case at >= 0:
+			c.Reading = seen[at].Reading
+		case c.Accel != engine.AccelMetal && !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Minor }): // else the fault says more
+			faults = append(faults, vanished(*c))
+		}
+	}
+	return read, faults
+}
+
+// same knows a card again. Indices shift when one before it falls out, and in a container.
+func same(a, b Card) bool {
+	switch {
+	case a.Accel != b.Accel:
+		return false
+	case a.UUID != "" && b.UUID != "":
+		return a.UUID == b.UUID
+	case a.PCI != "" && b.PCI != "":
+		return a.PCI == b.PCI && a.RenderMinor == b.RenderMinor // parts of one card share its address
+	}
+	return a.Index == b.Index
+}
+
+// Memory is the machine's own memory in bytes, nil = unknown.
+func (h Host) Memory(ctx context.Context) *int64 {
+	if h.mac() {
+		return h.sysctl(ctx, "hw.memsize")
+	}
+	return memTotal(readText(h.path("proc/meminfo")))
+}
+
+func (h Host) mac() bool {
+	return h.OS == "darwin" || h.OS == "" && runtime.GOOS == "darwin"
 }
 
 func (h Host) path(elements ...string) string {
 	return filepath.Join(append([]string{h.Root}, elements...)...)
-}
-
-const runTimeout = 20 * time.Second // a lost card can make nvidia-smi hang
-
-// Exec is the Run of this machine.
-func Exec(ctx context.Context, name string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out := &engine.Printed{}
-	cmd.Stdout, cmd.Stderr = out, out
-	err := cmd.Run()
-	return []byte(out.String()), err
 }

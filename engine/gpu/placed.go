@@ -44,15 +44,11 @@ func (h Host) nvidiaSeen(ctx context.Context, pids []int) []int {
 	if !found || err != nil {
 		return nil
 	}
-	list, _, err := h.smi(ctx, "--query-gpu=index,uuid", "--format=csv,noheader")
-	if err != nil {
-		return nil
-	}
+	cards, _, _ := h.askSMI(ctx)
 	indices := map[string]int{}
-	for line := range strings.Lines(list) {
-		index, uuid, _ := strings.Cut(strings.TrimSpace(line), ",")
-		if n, err := strconv.Atoi(index); err == nil {
-			indices[strings.TrimSpace(uuid)] = n
+	for _, c := range cards {
+		if c.UUID != "" {
+			indices[c.UUID] = c.Index
 		}
 	}
 	var seen []int
@@ -70,7 +66,8 @@ func (h Host) nvidiaSeen(ctx context.Context, pids []int) []int {
 // amdSeen returns the indices of the cards that hold memory of the processes.
 func (h Host) amdSeen(pids []int) []int {
 	var seen []int
-	for index, node := range h.kfdNodes() {
+	nodes, _ := h.kfdNodes()
+	for index, node := range nodes {
 		for _, pid := range pids {
 			path := h.path("sys/class/kfd/kfd/proc", strconv.Itoa(pid), fmt.Sprintf("vram_%d", node.gpuID))
 			if bytes, err := strconv.ParseInt(readLine(path), 10, 64); err == nil && bytes > resident {

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"fmt"
+	"strings"
 
 	parser "github.com/gpustack/gguf-parser-go"
 )
@@ -14,6 +15,7 @@ type File struct {
 	Size         int64    // bytes of all shards
 	Architecture string   // "llama", "qwen3moe", …
 	Name         string   // the model's own name
+	Quantisation string   // of most of its weights: "Q4_K_M", …
 	Context      int      // tokens it was trained for
 	Layers       int
 	// KVPerToken is the bytes of KV cache one more token takes in 16-bit types. Sliding-window and recurrent layers
@@ -21,6 +23,14 @@ type File struct {
 	KVPerToken int64
 	Embedding  bool // made for /v1/embeddings
 	Rerank     bool // made for /v1/rerank
+	Projector  bool // no model of its own: what turns pictures or sound into a model's tokens
+
+	Blocks     []Block // the layers, first to last
+	Input      int64   // bytes of the embedding matrix, which an engine keeps in RAM
+	Output     int64   // bytes of what follows the layers; the embedding matrix again where that is used for both
+	Vocabulary int     // tokens
+	Width      int     // numbers of a token between layers
+	Wide       int     // numbers of a token at the widest place within a layer
 }
 
 // poolingRank is the pooling type of models with a ranking head.
@@ -33,7 +43,7 @@ func Read(path string) (File, error) {
 		return File{}, err
 	}
 	f := File{Path: path, Shards: shards}
-	readable := true
+	readable, w := true, weights{}
 	for _, s := range shards {
 		h, err := check(s)
 		if err != nil {
@@ -41,11 +51,12 @@ func Read(path string) (File, error) {
 		}
 		f.Size += h.size
 		readable = readable && !h.newTypes
+		w.merge(h.weights)
 	}
 	if !readable {
 		return f, nil
 	}
-	if err := f.interpret(); err != nil {
+	if err := f.interpret(w); err != nil {
 		return File{}, fmt.Errorf("reading %s: its metadata makes no sense (%w): download it again or use another model", path, err)
 	}
 	return f, nil
@@ -53,7 +64,7 @@ func Read(path string) (File, error) {
 
 // interpret fills in what the keys mean. The parser reports a value of an unexpected type by panicking, which is the
 // file's fault and no defect of ours: here, at its border, it becomes an error.
-func (f *File) interpret() (err error) {
+func (f *File) interpret(w weights) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%.200v", p)
@@ -65,53 +76,32 @@ func (f *File) interpret() (err error) {
 	}
 	meta, arch := parsed.Metadata(), parsed.Architecture()
 	f.Architecture, f.Name = meta.Architecture, meta.Name
+	f.Quantisation = quantisation(meta)
 	f.Context, f.Layers = sane(arch.MaximumContextLength), sane(arch.BlockCount)
-	f.KVPerToken = kvPerToken(arch)
 	f.Rerank = arch.PoolingType == poolingRank
 	f.Embedding = !f.Rerank && (!arch.AttentionCausal || arch.PoolingType != 0)
+	f.Projector = meta.Architecture == "clip"
+	f.Input, f.Output, f.Vocabulary = w.input, w.output, w.vocabulary
+	f.Width, f.Wide = sane(arch.EmbeddingLength), wide(arch)
+	if !w.head && !f.Projector {
+		f.Output += w.embedding
+	}
+	f.Blocks = blocks(arch, w)
+	for _, b := range f.Blocks {
+		if b.Window == 0 {
+			f.KVPerToken += 2 * (b.Key + b.Value)
+		}
+	}
 	return nil
 }
 
-// kvPerToken sums, over the layers that grow with the context, heads × (key + value) × 2 bytes. Models with compressed
-// attention (MLA) keep one key of the compressed length and no value.
-func kvPerToken(a parser.GGUFArchitecture) int64 {
-	width := int64(a.AttentionKeyLength) + int64(a.AttentionValueLength)
-	if a.AttentionKeyLengthMLA > 0 {
-		width = int64(a.AttentionKeyLength)
+// quantisation is the parser's word for the file's type, "" for one it does not know.
+func quantisation(m parser.GGUFMetadata) string {
+	name := strings.TrimPrefix(m.FileType.String(), "MOSTLY_")
+	if name == "Unknown" || strings.ContainsAny(name, "(-") {
+		return ""
 	}
-	var heads int64
-	for layer := range sane(a.BlockCount) {
-		if grows(a, layer) {
-			heads += int64(headsOf(a, layer))
-		}
-	}
-	if width > 1<<20 || heads > 1<<20 {
-		return 0
-	}
-	return heads * width * 2
-}
-
-func grows(a parser.GGUFArchitecture, layer int) bool {
-	if w := a.AttentionSlidingWindowLayers; layer < len(w) && w[layer] && a.AttentionSlidingWindow > 0 {
-		return false
-	}
-	if shared := int(a.AttentionKVFromStartLayerCount); shared > 0 && layer >= shared {
-		return false // reuses the cache of an earlier layer
-	}
-	if n := int(a.FullAttentionInterval); a.AttentionHybrid && n > 0 {
-		return (layer+1)%n == 0
-	}
-	return !a.AttentionRecurrent
-}
-
-func headsOf(a parser.GGUFArchitecture, layer int) int {
-	if len(a.AttentionHeadCountKVs) > 0 {
-		if layer < len(a.AttentionHeadCountKVs) {
-			return sane(a.AttentionHeadCountKVs[layer])
-		}
-		return 0
-	}
-	return sane(a.AttentionHeadCountKV)
+	return name
 }
 
 // sane drops counts no model has.

@@ -46,10 +46,11 @@ func TestReadTellsWhatAModelIs(t *testing.T) {
 	// 4 layers × 2 heads × (64 + 64) × 2 bytes, the figure a real engine allocates.
 	want := gguf.File{
 		Path: path, Size: int64(len(data)), Architecture: "llama", Name: "small one",
-		Context: 32768, Layers: 4, KVPerToken: 2048,
+		Quantisation: "F16", Context: 32768, Layers: 4, KVPerToken: 2048,
+		Input: 288 * 256 * 2, Output: 288*256*2 + 256*4, Vocabulary: 288, Width: 256, Wide: 512,
 	}
 	got := f
-	got.Shards = nil
+	got.Shards, got.Blocks = nil, nil
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(f.Shards) != 1 || f.Shards[0] != path {
 		t.Errorf("got  %+v\nwant %+v", f, want)
 	}
@@ -133,5 +134,25 @@ func TestShardsAreReadAsOneModel(t *testing.T) {
 	}
 	if _, err := gguf.Read(paths[0]); err == nil || !strings.Contains(err.Error(), paths[1]+" is truncated") {
 		t.Errorf("got %v, want the second shard named as truncated", err)
+	}
+}
+
+// TestASparseFileClaimsNoMoreThanAModel: sums of such sizes would wrap.
+func TestASparseFileClaimsNoMoreThanAModel(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := os.WriteFile(path, newHeader().bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 400<<30); err != nil {
+		t.Skip("no sparse files here: ", err)
+	}
+	if f, err := gguf.Read(path); err != nil || f.Size != 400<<30 {
+		t.Errorf("one of 400 GiB: %d, %v", f.Size, err)
+	}
+	if err := os.Truncate(path, 1<<62); err != nil {
+		t.Skip("no file is so large here: ", err)
+	}
+	if _, err := gguf.Read(path); err == nil || !strings.Contains(err.Error(), "more than any model") {
+		t.Error(err)
 	}
 }

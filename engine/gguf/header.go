@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/bits"
 	"os"
-	"strings"
 
 	parser "github.com/gpustack/gguf-parser-go"
 )
@@ -22,6 +21,7 @@ const (
 	maxElements  = 8 << 20 // of all lists; the parser takes 16 bytes for each of some
 	maxBlocks    = 1 << 14 // layers; the parser allocates a number for each
 	maxDims      = 4
+	maxFile      = 1 << 50 // bytes; sums over all shards stay far from overflow
 	defaultAlign = 32
 )
 
@@ -29,6 +29,7 @@ const (
 type header struct {
 	size     int64 // of the file
 	newTypes bool  // holds tensors of a type this reader does not know
+	weights  weights
 }
 
 // fault is something wrong with the bytes of a file; it becomes an error with the file's name at the end of check.
@@ -49,6 +50,9 @@ func check(path string) (header, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return header{}, fmt.Errorf("looking at the model file: %w", err)
+	}
+	if info.Size() > maxFile {
+		return header{}, fmt.Errorf("%s claims to have %d bytes, more than any model: set path to another file", path, info.Size())
 	}
 	h, err := walk(file, info.Size())
 	var bad fault
@@ -74,15 +78,16 @@ func walk(r io.Reader, size int64) (header, error) {
 			return header{}, err
 		}
 	}
-	h := header{size: size}
+	h := header{size: size, weights: weights{left: size}}
 	var end int64 // of the last tensor, from the start of the data
 	for range tensors {
-		tensorEnd, known, err := w.tensor()
+		t, err := w.tensor()
 		if err != nil {
 			return header{}, err
 		}
-		end = max(end, tensorEnd)
-		h.newTypes = h.newTypes || !known
+		end = max(end, t.end)
+		h.newTypes = h.newTypes || !t.known
+		h.weights.add(t)
 	}
 	if tensors == 0 {
 		return h, nil
@@ -150,22 +155,6 @@ func (w *walker) key() error {
 	return w.bound(name, kind, value)
 }
 
-// bound refuses the numbers that a reader would allocate or divide by.
-func (w *walker) bound(name string, kind uint32, value float64) error {
-	const u32 = 4
-	switch {
-	case name == "general.alignment":
-		if kind != u32 || value < 1 || value > 1<<20 || math.Mod(value, 8) != 0 {
-			return fault("has an impossible alignment: download it again")
-		}
-		w.align = int64(value)
-	case strings.HasSuffix(name, "block_count") && !(value >= 0 && value <= maxBlocks),
-		name == "split.tensors.count" && !(value >= 0 && value <= maxTensors):
-		return fault(fmt.Sprintf("claims a %.40q of %g, more than any model: download it again", name, value))
-	}
-	return nil
-}
-
 // array skips a list. Lists of lists are refused as llama.cpp does: a reader that follows them can be led arbitrarily
 // deep.
 func (w *walker) array(name string) error {
@@ -182,6 +171,9 @@ func (w *walker) array(name string) error {
 		return fault(fmt.Sprintf("has a list of %d values of type %d in its header (%.40q), which no model has: download it again", n, kind, name))
 	}
 	w.elements += n
+	if _, bounded := mostOf(name); bounded && kind != typeString {
+		return w.numbers(name, kind, n)
+	}
 	if kind != typeString {
 		return w.skip(int64(n) * bytes)
 	}
@@ -193,45 +185,48 @@ func (w *walker) array(name string) error {
 	return nil
 }
 
-// tensor reads where one tensor ends, counted from the start of the data, and whether its type is known; the length of
-// an unknown one counts as zero.
-func (w *walker) tensor() (end int64, known bool, err error) {
-	if err := w.skipString(); err != nil {
-		return 0, false, err
+// tensor reads one tensor's line. The length of one of an unknown type counts as zero.
+func (w *walker) tensor() (tensor, error) {
+	name, err := w.tensorName()
+	if err != nil {
+		return tensor{}, err
 	}
 	dims, err := w.u32()
 	if err != nil {
-		return 0, false, err
+		return tensor{}, err
 	}
 	if dims < 1 || dims > maxDims {
-		return 0, false, fault(fmt.Sprintf("has a tensor of %d dimensions: download it again", dims))
+		return tensor{}, fault(fmt.Sprintf("has a tensor of %d dimensions: download it again", dims))
 	}
-	elements := uint64(1)
-	for range dims {
+	elements, rows := uint64(1), uint64(1)
+	for i := range dims {
 		d, err := w.u64()
 		if err != nil {
-			return 0, false, err
+			return tensor{}, err
 		}
 		if elements, err = times(elements, d); err != nil {
-			return 0, false, err
+			return tensor{}, err
+		}
+		if i == 1 {
+			rows = d
 		}
 	}
 	kind, err := w.u32()
 	if err != nil {
-		return 0, false, err
+		return tensor{}, err
 	}
 	offset, err := w.u64()
 	if err != nil {
-		return 0, false, err
+		return tensor{}, err
 	}
 	bytes, known, err := tensorBytes(elements, kind)
 	if err != nil {
-		return 0, false, err
+		return tensor{}, err
 	}
 	if offset > math.MaxInt64/4 || bytes > math.MaxInt64/4 {
-		return 0, false, fault("has a tensor beyond the end of any file: download it again")
+		return tensor{}, fault("has a tensor beyond the end of any file: download it again")
 	}
-	return int64(offset + bytes), known, nil
+	return tensor{name, rows, int64(bytes), int64(offset + bytes), known}, nil
 }
 
 func tensorBytes(elements uint64, kind uint32) (bytes uint64, known bool, err error) {

@@ -40,7 +40,7 @@ func (h *headerBuilder) list(key string, v ...any) { h.raw(append([]any{key, uin
 func (h *headerBuilder) tensor(name string, kind uint32, dims ...uint64) {
 	put(&h.infos, name, uint32(len(dims)), dims, kind, uint64(0))
 	h.nInf++
-	h.data = 64
+	h.data += 64
 }
 
 func (h *headerBuilder) bytes() []byte {
@@ -86,8 +86,21 @@ func TestHostileHeadersAreRefused(t *testing.T) {
 		"many tensors":          {func(h *headerBuilder) { h.nInf = 1 << 60 }, "more than any model"},
 		"no dimensions":         {func(h *headerBuilder) { h.tensor("t", 0) }, "a tensor of 0 dimensions"},
 		"many dimensions":       {func(h *headerBuilder) { h.tensor("t", 0, 1, 1, 1, 1, 1) }, "a tensor of 5 dimensions"},
-		"wrapping size":         {func(h *headerBuilder) { h.tensor("t", 0, 1<<32, 1<<32, 4) }, "larger than any file"},
-		"wrapping bytes":        {func(h *headerBuilder) { h.tensor("t", 0, 1<<62) }, "larger than any file"},
+		"heads below zero": {func(h *headerBuilder) {
+			h.str("general.architecture", "llama")
+			h.raw("llama.attention.head_count", uint32(5), int32(-8))
+		}, "more than any model"},
+		"heads of a layer below zero": {func(h *headerBuilder) {
+			h.str("general.architecture", "llama")
+			h.list("llama.attention.head_count_kv", uint32(5), uint64(2), int32(8), int32(-8))
+		}, "more than any model"},
+		"keys that wrap": {func(h *headerBuilder) {
+			h.str("general.architecture", "llama")
+			h.raw("llama.attention.key_length", uint32(10), uint64(1<<32+1))
+		}, "more than any model"},
+		"width without end": {func(h *headerBuilder) { h.num("llama.embedding_length", math.MaxUint32) }, "more than any model"},
+		"wrapping size":     {func(h *headerBuilder) { h.tensor("t", 0, 1<<32, 1<<32, 4) }, "larger than any file"},
+		"wrapping bytes":    {func(h *headerBuilder) { h.tensor("t", 0, 1<<62) }, "larger than any file"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,6 +159,12 @@ func FuzzReadNeverPanics(f *testing.F) {
 	h.list("llama.attention.head_count_kv", uint32(4), uint64(2), uint32(2), uint32(0))
 	h.tensor("blk.0.attn_q.weight", 1, 4, 4)
 	f.Add(h.bytes())
+	for _, arch := range []string{"deepseek2", "gemma3", "qwen3next", "mamba", "bert", "clip"} {
+		f.Add(layers(arch, 3, map[string]uint32{
+			"attention.head_count": 8, "attention.key_length": 64, "attention.key_length_mla": 32, "embedding_length": 256,
+			"full_attention_interval": 3, "ssm.inner_size": 64, "ssm.state_size": 16, "attention.sliding_window": 256, "pooling_type": 3,
+		}).bytes())
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := filepath.Join(t.TempDir(), "m.gguf")
 		if err := os.WriteFile(file, data, 0o600); err != nil {
@@ -155,5 +174,35 @@ func FuzzReadNeverPanics(f *testing.F) {
 		if err == nil && (got.Size != int64(len(data)) || got.KVPerToken < 0 || got.Context < 0 || got.Layers < 0) {
 			t.Errorf("accepted with impossible figures: %+v", got)
 		}
+		sum := got.Input
+		for _, b := range got.Blocks {
+			if sum += b.Weights; b.KV(1<<24, "f32", "f32") < 0 || b.Weights < 0 {
+				t.Errorf("an impossible layer: %+v", b)
+			}
+		}
+		if sum < 0 || sum > got.Size || got.Output < 0 || got.Wide < 0 || got.Vocabulary < 0 {
+			t.Errorf("impossible weights: %+v", got)
+		}
 	})
+}
+
+// TestALargeHeadIsCounted: a length that follows from others has no bound of its own, and is not taken for none.
+func TestALargeHeadIsCounted(t *testing.T) {
+	f, err := gguf.Read(save(t, "m.gguf", layers("llama", 1, map[string]uint32{"attention.head_count": 1, "embedding_length": 1 << 24}).bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kv := f.Blocks[0].KV(1, "", ""); kv < 1<<25 {
+		t.Errorf("a token takes %d bytes", kv)
+	}
+}
+
+// TestLayersWithoutEndAreCounted: a tensor of the thousand-millionth layer adds to what is there.
+func TestLayersWithoutEndAreCounted(t *testing.T) {
+	h := layers("llama", 1, nil)
+	h.tensor("blk.1000000000.attn_q.weight", 0, 4)
+	f, err := gguf.Read(save(t, "m.gguf", h.bytes()))
+	if err != nil || len(f.Blocks) != 1 || f.Output < 16 {
+		t.Errorf("%+v, %v", f, err)
+	}
 }

@@ -74,6 +74,23 @@ func (w *walker) text() (string, error) {
 	return strings.TrimSpace(string(raw)), nil
 }
 
+// tensorName reads the name of a tensor, "" for one longer than any engine knows.
+func (w *walker) tensorName() (string, error) {
+	n, err := w.u64()
+	if err != nil {
+		return "", err
+	}
+	if n > 64 {
+		if n > maxHeader {
+			return "", fault(fmt.Sprintf("has a text of %d bytes in its header: download it again", n))
+		}
+		return "", w.skip(int64(n))
+	}
+	raw := make([]byte, n)
+	err = w.fill(raw)
+	return string(raw), err
+}
+
 func (w *walker) skipString() error {
 	n, err := w.u64()
 	if err != nil {

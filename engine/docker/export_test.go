@@ -36,4 +36,8 @@ func testHost(imageEnv, groups []string) host {
 var (
 	CardGroups = cardGroups
 	ExitOf     = exitOf
+
+	ContainerID    = containerID
+	HomeOf         = homeOf
+	RootlessSocket = rootlessSocket
 )

@@ -68,7 +68,7 @@ func TestFailedStartIsExplainedAndLeavesNothing(t *testing.T) {
 		daemon *daemon
 		want   []string
 	}{
-		"image missing": {&daemon{}, []string{"image example/x:1 is not on this machine", "docker pull example/x:1"}},
+		"image missing": {&daemon{}, []string{"image example/x:1 is not on this machine", "viiwork images pull example/x:1"}},
 		"toolkit missing": {
 			&daemon{image: true, startErr: `could not select device driver "" with capabilities: [[gpu]]`},
 			[]string{"nvidia-container-toolkit"},
@@ -134,7 +134,7 @@ func TestOwnImageIsNotToBePulled(t *testing.T) {
 	r := docker.New(docker.Config{Host: "tcp://" + server.Listener.Addr().String(), Node: "attic", StateDir: "/state"})
 	defer r.Close()
 	_, err := r.Probe(t.Context(), engine.Model{Image: "viiwork-engine:cpu"}, "--help")
-	if err == nil || strings.Contains(err.Error(), "pull") || !strings.Contains(err.Error(), "make images") {
+	if err == nil || strings.Contains(err.Error(), "pull") || !strings.Contains(err.Error(), "viiwork images build cpu") {
 		t.Fatalf("error %v", err)
 	}
 }

@@ -24,14 +24,26 @@ func (r *Runner) Probe(ctx context.Context, m engine.Model, args ...string) (str
 		return "", err
 	}
 	cfg, hostCfg := probeSpec(m, args, h)
-	made, err := r.cli.ContainerCreate(ctx, cfg, hostCfg, nil, nil, "")
+	out, err := r.throwAway(ctx, cfg, hostCfg)
 	if err != nil {
-		return "", fmt.Errorf("probing image %s: %w", m.Image, r.explain(err))
+		return out, fmt.Errorf("probing image %s: %w", m.Image, err)
+	}
+	return out, nil
+}
+
+// throwAway runs a container to its end and returns what it printed. Given up half-way, Docker would make a container that
+// nobody has heard the name of.
+func (r *Runner) throwAway(ctx context.Context, cfg *container.Config, hostCfg *container.HostConfig) (string, error) {
+	creating, done := context.WithTimeout(context.WithoutCancel(ctx), stopBudget)
+	made, err := r.cli.ContainerCreate(creating, cfg, hostCfg, nil, nil, "")
+	done()
+	if err != nil {
+		return "", r.explain(err)
 	}
 	defer r.removeProbe(context.WithoutCancel(ctx), made.ID)
 	out, err := r.runProbe(ctx, made.ID)
 	if err != nil {
-		return out, fmt.Errorf("probing image %s: %w", m.Image, r.explain(err))
+		return out, r.explain(err)
 	}
 	return out, nil
 }

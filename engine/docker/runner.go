@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -31,6 +33,9 @@ type Runner struct {
 	state     string // digest of StateDir
 	cli       *client.Client
 	clientErr error // an address that cannot be one; told at the first use
+
+	mu   sync.Mutex
+	left map[string]string // by container: the program that was left behind in it, see Exec
 }
 
 var _ engine.Runner = (*Runner)(nil)
@@ -44,7 +49,7 @@ func New(cfg Config) *Runner {
 	if cfg.Host != "" {
 		opts = append(opts, client.WithHost(cfg.Host))
 	}
-	r := &Runner{cfg: cfg}
+	r := &Runner{cfg: cfg, left: map[string]string{}}
 	sum := sha256.Sum256([]byte(filepath.Clean(cfg.StateDir)))
 	r.state = hex.EncodeToString(sum[:6])
 	r.cli, r.clientErr = client.NewClientWithOpts(opts...)
@@ -139,13 +144,22 @@ func (r *Runner) host(ctx context.Context, image string) (host, error) {
 		return host{}, fmt.Errorf("inspecting image %s: %w", image, r.explain(err))
 	}
 	h := host{
-		user:   fmt.Sprintf("%d:%d", r.cfg.UID, r.cfg.GID),
+		user:   r.user(ctx),
 		labels: map[string]string{labelNode: r.cfg.Node + "-" + r.state, labelState: r.state},
 	}
 	if got.Config != nil {
 		h.imageEnv = got.Config.Env
 	}
 	return h, nil
+}
+
+// user is who engines run as: the node, as Docker sees it. Where Docker runs without rights of its own (rootless), the user
+// it belongs to is 0 in its containers, and every other number is somebody who may read nothing of the node's.
+func (r *Runner) user(ctx context.Context) string {
+	if info, err := r.cli.Info(ctx); err == nil && slices.Contains(info.SecurityOptions, "name=rootless") {
+		return "0:0"
+	}
+	return fmt.Sprintf("%d:%d", r.cfg.UID, r.cfg.GID)
 }
 
 // create makes the container; one of ours that stopped under the same name is replaced, anything else is left alone.

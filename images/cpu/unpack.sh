@@ -5,6 +5,9 @@
 # Debian's stable release has no llama.cpp; testing (forky) and sid do. Packages are never installed and none of their
 # scripts runs: apt checks the signatures and fetches, dpkg-deb and tar unpack.
 #
+# $PACKAGES names others than llama.cpp-tools alone. $SNAPSHOT (20261101T000000Z) takes those of one moment from
+# snapshot.debian.org; $SOURCE_DATE_EPOCH dates what is made here, so that two runs over one snapshot give one tree.
+#
 # Exit 3: it cannot be had on this machine or at this moment; the last line says why.
 set -eu
 
@@ -14,6 +17,7 @@ cannot() { say "$*"; exit 3; }
 [ $# -ge 1 ] && [ $# -le 2 ] || { say "use: unpack.sh DIR [SUITE]"; exit 2; }
 dir=$1
 suites=${2:-forky sid}
+packages=${PACKAGES:-llama.cpp-tools}
 
 # Done before?
 if [ -f "$dir/VERSION" ] && "$dir/llama-server" --version >/dev/null 2>&1; then
@@ -39,8 +43,9 @@ for keyring in /usr/share/keyrings/debian-archive-keyring.gpg /usr/share/keyring
 done
 [ -r "$keyring" ] || cannot "no Debian keys here: apt-get install debian-archive-keyring, or put llama-server on PATH"
 
-# mirrors prints where Debian is to be had: $DEBIAN_MIRROR, if set, then what apt's sources say, in both notations.
+# mirrors prints where Debian is to be had: the snapshot alone, if one is asked for; else $DEBIAN_MIRROR, if set, then what apt's sources say, in both notations.
 mirrors() {
+  if [ -n "${SNAPSHOT:-}" ]; then echo "http://snapshot.debian.org/archive/debian/$SNAPSHOT"; return; fi
   [ -z "${DEBIAN_MIRROR:-}" ] || echo "$DEBIAN_MIRROR"
   cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
     awk '
@@ -67,7 +72,7 @@ private_apt() {
     -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=- \
     -o Dir::Etc::netrc=/etc/apt/auth.conf -o Dir::Etc::netrcparts=/etc/apt/auth.conf.d \
     -o APT::Architecture="$arch" -o APT::Sandbox::User= -o APT::Install-Recommends=false \
-    -o APT::Keep-Downloaded-Packages=true -o Acquire::Languages=none \
+    ${SNAPSHOT:+-o Acquire::Check-Valid-Until=false} -o APT::Keep-Downloaded-Packages=true -o Acquire::Languages=none \
     -o Acquire::Retries=2 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 \
     -o Debug::NoLocking=1 "$@" >>"$work/apt.log" 2>&1
 }
@@ -80,8 +85,9 @@ fetch() {
   printf 'deb [arch=%s signed-by=%s] %s %s main\n' "$arch" "$keyring" "$1" "$2" >"$apt/sources.list"
   say "reading the package lists of $2 from $1"
   private_apt -o APT::Update::Error-Mode=any update || return 1
-  say "fetching llama.cpp-tools and what it needs"
-  private_apt -y --download-only install llama.cpp-tools
+  say "fetching $packages and what that needs"
+  # shellcheck disable=SC2086
+  private_apt -y --download-only install $packages
 }
 
 got=
@@ -91,7 +97,7 @@ for suite in $suites; do
     say "not from there: $(grep -E '^(E|W|Err):?' "$work/apt.log" | tail -n 1)"
   done
 done
-[ -n "$got" ] || cannot "llama.cpp-tools could not be had from Debian ($suites): check the network, name a mirror in DEBIAN_MIRROR, or put llama-server on PATH"
+[ -n "$got" ] || cannot "$packages could not be had from Debian ($suites): check the network, name a mirror in DEBIAN_MIRROR, or put llama-server on PATH"
 
 say "unpacking"
 # Debian's merged layout: packages still hold files under /lib and /lib64.
@@ -133,6 +139,10 @@ version=$(printf '%s\n' "$printed" | sed -n 's/^version: *//p' | head -n 1)
 [ -n "$version" ] || { say "llama-server told no version: $printed"; exit 1; }
 printf '%s\n' "$version" >"$tree/VERSION"
 chmod 755 "$tree"
+
+if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
+  find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+fi
 
 if [ -d "$dir" ]; then rmdir "$dir"; fi
 mv "$tree" "$dir"

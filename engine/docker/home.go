@@ -1,0 +1,87 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+)
+
+// Home is the container that this process itself runs in, as Docker describes it. Engines are its neighbours, not its
+// children: the paths and addresses they are given are the machine's.
+type Home struct {
+	Name        string
+	HostNetwork bool // it shares the machine's network: engines' ports on 127.0.0.1 can be reached
+	mounts      []container.MountPoint
+}
+
+// Home describes the container that this process runs in; nil if it runs in none, or in one that is not this Docker's.
+func (r *Runner) Home(ctx context.Context) (*Home, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, nil // no Linux: in no container either
+	}
+	id := containerID(string(text))
+	if id == "" {
+		return nil, nil
+	}
+	if r.clientErr != nil {
+		return nil, r.explain(r.clientErr)
+	}
+	c, err := r.cli.ContainerInspect(ctx, id)
+	if cerrdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("inspecting the container of this node: %w", r.explain(err))
+	}
+	return homeOf(c), nil
+}
+
+func homeOf(c container.InspectResponse) *Home {
+	h := &Home{mounts: c.Mounts}
+	if c.ContainerJSONBase != nil {
+		h.Name = strings.TrimPrefix(c.Name, "/")
+		h.HostNetwork = c.HostConfig != nil && c.HostConfig.NetworkMode.IsHost()
+	}
+	return h
+}
+
+// At says where path, absolute, is on the machine: "" = nowhere, it is in the container alone.
+func (h *Home) At(path string) string {
+	best := container.MountPoint{}
+	for _, m := range h.mounts {
+		if below(path, m.Destination) && len(m.Destination) > len(best.Destination) {
+			best = m
+		}
+	}
+	if best.Source == "" {
+		return ""
+	}
+	rest, err := filepath.Rel(best.Destination, path)
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(best.Source, rest)
+}
+
+func below(path, dir string) bool {
+	rest, err := filepath.Rel(dir, path)
+	return err == nil && rest != ".." && !strings.HasPrefix(rest, "../")
+}
+
+// Docker mounts files of its own into every container, from a folder named for it. With the machine's network the host name
+// does not tell the container, and with cgroups of version 2 they do not either.
+var ownFile = regexp.MustCompile(`/containers/([0-9a-f]{64})/\S* /etc/(?:resolv\.conf|hostname|hosts) `)
+
+func containerID(mountinfo string) string {
+	if found := ownFile.FindStringSubmatch(mountinfo); found != nil {
+		return found[1]
+	}
+	return ""
+}

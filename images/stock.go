@@ -1,0 +1,167 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// ErrMoved is returned by [Stock.Pull] for a tag that names another image than the one this machine knows it by.
+var ErrMoved = errors.New("the tag has moved")
+
+// Daemon is Docker, as far as images go.
+type Daemon interface {
+	// Pull fetches ref, which names a digest. tell is called, if not nil, with the layer in Docker's short form and how
+	// many of its bytes have come; -1 is all of them.
+	Pull(ctx context.Context, ref string, tell func(layer string, bytes int64)) error
+	// ImageID is the id of an image that is there; else the error is fs.ErrNotExist.
+	ImageID(ctx context.Context, ref string) (string, error)
+	// Tag gives an image a further name.
+	Tag(ctx context.Context, id, ref string) error
+	// Build makes an image named tag of a folder in tar form with a Dockerfile. It leaves nothing behind when it fails.
+	Build(ctx context.Context, folder io.Reader, tag string, args map[string]string, tell func(line string)) error
+}
+
+// Config is what a Stock works with.
+type Config struct {
+	Docker    Daemon
+	Book      *Book
+	Transport http.RoundTripper // to registries; nil = the usual one
+	Now       func() time.Time  // nil = time.Now
+}
+
+// Stock fetches and makes the images of one machine.
+type Stock struct{ cfg Config }
+
+// New builds a Stock. It asks nobody.
+func New(cfg Config) *Stock {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Stock{cfg}
+}
+
+// Order says what to fetch.
+type Order struct {
+	Image  string                  // a short name or a reference
+	Digest string                  // fetch this one, whatever was known; "" = what is known, else what the tag names now
+	Tell   func(done, total int64) // bytes, from one goroutine; nil = nobody watches
+}
+
+// Pull fetches an image by digest, checks it and keeps it in the book. Nothing is kept of one that is not what was asked
+// for; [ErrMoved] says that the owner has to decide.
+func (s *Stock) Pull(ctx context.Context, o Order) (Held, error) {
+	ref, err := s.reference(o)
+	if err != nil {
+		return Held{}, err
+	}
+	target, err := s.target(ctx, ref, o.Digest)
+	if err != nil {
+		return Held{}, err
+	}
+	m, err := s.ask(ctx, target)
+	if err != nil {
+		return Held{}, err
+	}
+	if err := s.cfg.Docker.Pull(ctx, target.Name(), m.progress(o.Tell)); err != nil {
+		return Held{}, err
+	}
+	id, err := s.cfg.Docker.ImageID(ctx, target.Name())
+	if err != nil {
+		return Held{}, fmt.Errorf("looking for what was fetched: %w", err)
+	}
+	if !m.is(id) {
+		return Held{}, fmt.Errorf("docker holds image %s where %s stands for %s: it is not used; remove it with 'docker image rm %s' and try again", id, target, m.config, target)
+	}
+	if err := s.cfg.Docker.Tag(ctx, id, tagFor(ref, target)); err != nil {
+		return Held{}, err
+	}
+	h := Held{Reference: ref.Name(), Digest: target.DigestStr(), ID: id, At: s.cfg.Now().UTC().Truncate(time.Second)}
+	return h, s.cfg.Book.keep(h)
+}
+
+// reference reads what is to be fetched, and refuses what no registry can have.
+func (s *Stock) reference(o Order) (name.Reference, error) {
+	resolved, err := Resolve(o.Image)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(resolved, Local) {
+		return nil, fmt.Errorf("no registry has %s: make it with 'viiwork images build %s'", resolved, strings.TrimPrefix(resolved, Local))
+	}
+	ref, err := canonical(resolved)
+	if err != nil {
+		return nil, err
+	}
+	// Of a short name the owner's word goes before the catalogue's.
+	if d, ok := ref.(name.Digest); ok && resolved == o.Image && o.Digest != "" && d.DigestStr() != o.Digest {
+		return nil, fmt.Errorf("%s names a digest already, and %s is another: give one of them", resolved, o.Digest)
+	}
+	return ref, nil
+}
+
+// target is the digest to fetch: the one given, the one in the reference, the one the book knows, or, at the first
+// time, what the tag names now.
+func (s *Stock) target(ctx context.Context, ref name.Reference, given string) (name.Digest, error) {
+	if given != "" {
+		d, err := name.NewDigest(ref.Context().Name() + "@" + given)
+		if err != nil {
+			return name.Digest{}, fmt.Errorf("reading the digest %q: %w: it looks like sha256: and 64 hexadecimal digits", given, err)
+		}
+		return d, nil
+	}
+	if d, ok := ref.(name.Digest); ok {
+		return d, nil
+	}
+	now, err := s.ask(ctx, ref)
+	if err != nil {
+		return name.Digest{}, err
+	}
+	known, ok := s.cfg.Book.Find(ref.Name())
+	if ok && known.Digest != "" && known.Digest != now.asked {
+		return name.Digest{}, fmt.Errorf("%w: %s was %s when it was first fetched, on %s, and is %s now: take the new one with --digest %s if you trust it; the old one is still used",
+			ErrMoved, ref, known.Digest, known.At.Format(time.DateOnly), now.asked, now.asked)
+	}
+	return ref.Context().Digest(now.asked), nil
+}
+
+// progress adds up what Docker tells of the layers.
+func (m manifest) progress(tell func(done, total int64)) func(layer string, bytes int64) {
+	if tell == nil {
+		return nil
+	}
+	got := map[string]int64{}
+	return func(layer string, bytes int64) {
+		size, ok := m.layers[layer]
+		if !ok {
+			return
+		}
+		if bytes < 0 || bytes > size {
+			bytes = size
+		}
+		if got[layer] == size { // it is being unpacked: what is told now is no transfer
+			return
+		}
+		got[layer] = bytes
+		done := int64(0)
+		for _, n := range got {
+			done += n
+		}
+		tell(done, m.total)
+	}
+}
+
+// tagFor is the name by which Docker lists the image. One that had none would be taken for rubbish by 'docker image prune'.
+func tagFor(ref name.Reference, target name.Digest) string {
+	if tag, ok := ref.(name.Tag); ok {
+		return tag.Name()
+	}
+	_, hex, _ := strings.Cut(target.DigestStr(), ":")
+	return target.Context().Name() + ":viiwork-" + hex[:12]
+}

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -21,12 +22,21 @@ func (c *Client) Post(ctx context.Context, m Member, path string, body []byte) (
 	return c.send(ctx, m, outgoing{method: http.MethodPost, url: url.URL{Path: path}, header: header, body: body})
 }
 
+// Get asks a member for what is there to be read; the query is signed, too. The answer's body must be closed.
+func (c *Client) Get(ctx context.Context, m Member, path string, query url.Values) (*http.Response, error) {
+	return c.send(ctx, m, outgoing{method: http.MethodGet, url: url.URL{Path: path, RawQuery: query.Encode()}})
+}
+
 // ReadSigned reads an answer of at most so many bytes that the member has signed with [WriteSigned].
 func (c *Client) ReadSigned(resp *http.Response, most int64) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
-	if err != nil {
+	var all bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= most {
+		all.Grow(int(n) + bytes.MinRead) // what is read in one go needs no copies
+	}
+	if _, err := all.ReadFrom(io.LimitReader(resp.Body, most+1)); err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
+	body := all.Bytes()
 	sum := decode(resp.Header.Get(headerSignature), sha256.Size)
 	proves := func(key []byte) bool { return hmac.Equal(sum, answerSignature(key, resp.Request, body)) }
 	if int64(len(body)) > most || sum == nil || !slices.ContainsFunc(c.signer.cfg.Keys.Load().accept, proves) {

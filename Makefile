@@ -11,7 +11,7 @@ TAGS    := ts_omit_peerapiserver
 TESTFLAGS ?= -race -timeout 20m
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build test test-headscale faults lint bench images fmt clean
+.PHONY: help run build test test-headscale faults lint bench images appliance-image fmt clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -36,14 +36,18 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 
-bench: ## what the gateway costs, as ratios to the engine alone, and what its routing is worth; BENCHTIME=1000x for a short look
-	$(GO) test -run '^$$' -bench . -benchtime $(or $(BENCHTIME),10000x) -timeout 30m ./appliance ./appliance/gateway ./appliance/route
-	$(GO) test -run '^$$' -bench . -benchtime 1x ./appliance/route/sim
-	$(GO) test -run '^$$' -bench . -benchtime 5x ./appliance/kvshare/replica ./appliance/kvshare/store ./appliance/kvshare/transfer
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./appliance/kvshare
+bench: ## what the gateway costs, as ratios to the engine alone, and what its routing is worth; BENCHTIME=1000x BENCHFLAGS=-short for a short look
+	$(GO) test $(BENCHFLAGS) -run '^$$' -bench . -benchtime $(or $(BENCHTIME),10000x) -timeout 30m ./appliance ./appliance/gateway ./appliance/route
+	$(GO) test $(BENCHFLAGS) -run '^$$' -bench . -benchtime 1x ./appliance/route/sim
+	$(GO) test $(BENCHFLAGS) -run '^$$' -bench . -benchtime 5x ./appliance/kvshare/replica ./appliance/kvshare/store ./appliance/kvshare/transfer
+	$(GO) test $(BENCHFLAGS) -run '^$$' -bench . -benchtime 1x -timeout 30m ./appliance/kvshare
 
 images: ## the CPU engine image viiwork-engine:cpu
 	.ci/with-services true
+
+appliance-image: build ## the node as an image, viiwork:latest, from bin/viiwork; needs Docker, no base image
+	cp $(or $(CA_CERTIFICATES),/etc/ssl/certs/ca-certificates.crt) bin/ca-certificates.crt
+	docker build --target prebuilt -t viiwork:latest .
 
 fmt: ## gofmt
 	gofmt -w appliance engine images serf tsnode

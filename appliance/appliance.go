@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/modelcopy"
 	"viiwork/appliance/route"
 	"viiwork/appliance/status"
 	"viiwork/engine"
@@ -31,7 +33,7 @@ type Options struct {
 	StopEngines bool                  // end the engine processes with the node instead of leaving them to the next run
 	Log         *slog.Logger          // never nil
 	Ready       func(addrs ...string) // called once, when all listeners are open; nil = nobody asks
-	HostRoot    string                // where /sys and /proc are looked for; "" = /
+	HostRoot    string                // holds the machine's /sys, /proc and programs; "" = /
 	Now         func() time.Time      // the clock by which requests to members are signed and theirs checked; nil = time.Now
 }
 
@@ -41,12 +43,17 @@ type Appliance struct {
 	log     *slog.Logger
 	started time.Time
 
-	spool   *spool
+	spool       *spool
+	host        gpu.Host
+	calibration *calibration
+
 	docker  *docker.Runner
+	live    *gpu.Live
 	engine  *engine.Engine
 	mesh    *membership
 	digests *digests
 	caches  *caches
+	copier  *modelcopy.Copier
 	gateway *gateway.Gateway
 	handler http.Handler
 
@@ -59,19 +66,23 @@ type Appliance struct {
 	cfg      *config.Config
 	cards    []gpu.Card
 	warnings []status.Warning
+	images   []string // what each model's engines are started from
 }
 
 // New makes a node from cfg. It opens nothing but the configuration's own model files, to name broken ones; a model
 // whose file is missing or broken does not keep the others from being served.
 func New(cfg *config.Config, o Options) (*Appliance, error) {
-	a := &Appliance{options: o, log: o.Log, cfg: cfg, started: time.Now(), abort: make(chan struct{})}
-	p, err := a.plan(cfg)
+	a := &Appliance{options: o, log: o.Log, cfg: cfg, started: time.Now(), abort: make(chan struct{}), host: hostAt(o.HostRoot)}
+	a.docker = docker.New(docker.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, UID: os.Getuid(), GID: os.Getgid(), Log: o.Log})
+	p, err := a.plan(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
-	a.cards, a.warnings = p.cards, p.warnings
+	a.cards, a.warnings, a.images = p.cards, p.warnings, imagesOf(p.models)
 	a.spool = pickSpool(spoolPlace(cfg.Node.StateDir, cfg.KVShare.Mode == "off"))
-	a.docker = docker.New(docker.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, UID: os.Getuid(), GID: os.Getgid(), Log: o.Log})
+	a.live = gpu.NewLive(gpu.LiveConfig{Read: a.readCards, Log: o.Log})
+	a.live.Watch(p.cards)
+	a.calibration = openCalibration(cfg.Node.StateDir)
 	a.engine, err = engine.New(engine.Config{
 		Node:     cfg.Node.Name,
 		StateDir: cfg.Node.StateDir,
@@ -83,7 +94,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Dialect:   llama.New(nil),
 		Health:    engine.HealthConfig{Interval: cfg.Health.Interval, Stall: cfg.Health.Stall, MaxRespawns: cfg.Health.MaxRespawns},
 		QueueMax:  queueMax(cfg),
-		Placed:    gpu.Placed,
+		Placed:    a.placed,
 		CheckFile: checkFile,
 		Changed:   a.slotsChanged,
 		Log:       o.Log,
@@ -98,6 +109,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	}
 	a.digests = newDigests(a.engine.Snapshot, a.mesh.tell)
 	a.caches = newCaches(a)
+	a.copier = a.newCopier()
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -123,6 +135,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	})
 	a.handler = a.routes()
 	a.mesh.report, a.mesh.serve, a.mesh.lend = a.report, a.serveTailnet, a.gateway.DeskConfig
+	a.mesh.give = a.giver
 	a.mesh.attach = func(f *fellows) {
 		a.caches.join(f)
 		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, Desk: f.desk, HostName: a.mesh.hostName})
@@ -159,6 +172,9 @@ func (a *Appliance) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if err := a.checkHome(ctx, cfg); err != nil {
+		return err
+	}
 	if err := a.spool.open(); err != nil {
 		return err
 	}
@@ -176,19 +192,26 @@ func (a *Appliance) Run(ctx context.Context) error {
 	// The parts outlive ctx: it only tells them to drain.
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ended := make(chan error, 4+len(servers))
+	ended := make(chan error, 1) // the first part that ends, ends the node
+	end := func(err error) {
+		select {
+		case ended <- err:
+		default:
+		}
+	}
 	var running sync.WaitGroup
-	running.Go(func() { ended <- wrap("engine", a.engine.Run(parts)) })
+	running.Go(func() { end(wrap("engine", a.engine.Run(parts))) })
 	inMesh, leave := context.WithCancel(parts)
 	defer leave()
 	left := make(chan struct{})
-	running.Go(func() { defer close(left); ended <- wrap("mesh", a.mesh.run(inMesh)) })
+	running.Go(func() { defer close(left); end(wrap("mesh", a.mesh.run(inMesh))) })
 	for _, s := range servers {
-		running.Go(func() { ended <- s.serve() })
+		running.Go(func() { end(s.serve()) })
 	}
 	running.Go(func() { a.digests.run(parts) })
-	running.Go(func() { ended <- wrap("accounting", a.gateway.Run(parts)) })
-	running.Go(func() { ended <- wrap("caches", a.caches.run(parts)) })
+	running.Go(func() { end(wrap("cards", a.live.Run(parts))) })
+	running.Go(func() { end(wrap("accounting", a.gateway.Run(parts))) })
+	running.Go(func() { end(wrap("caches", a.caches.run(parts))) })
 	if a.options.Ready != nil {
 		a.options.Ready(addresses(servers)...)
 	}
@@ -310,7 +333,7 @@ func (a *Appliance) Drain(on bool) {
 // Reload takes the models and access rules of a new configuration; engines of unchanged models are not touched. Other
 // changed sections are named in the answer: they need a restart. On an error nothing has changed.
 func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
-	p, err := a.plan(cfg)
+	p, err := a.plan(cfg, promptCaches(a.current()))
 	if err != nil {
 		return nil, err
 	}
@@ -318,9 +341,11 @@ func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	changed, restart := config.Changes(a.cfg, cfg)
+	changed = changed || !slices.Equal(a.images, imagesOf(p.models)) // one was fetched anew
 	next := *a.cfg
 	next.Models, next.ModelsDir, next.Access = cfg.Models, cfg.ModelsDir, cfg.Access
-	a.cfg, a.cards, a.warnings = &next, p.cards, p.warnings
+	a.cfg, a.cards, a.warnings, a.images = &next, p.cards, p.warnings, imagesOf(p.models)
+	a.live.Watch(p.cards)
 	if changed {
 		a.engine.Apply(p.models)
 	}
@@ -350,6 +375,7 @@ func (a *Appliance) routes() http.Handler {
 	a.mountCluster(e)
 	a.mountAliases(e)
 	a.mountCaches(e)
+	a.mountCopies(e)
 	a.mountMetrics(e)
 	a.mountSecret(e)
 	return e

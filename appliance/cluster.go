@@ -110,6 +110,8 @@ func (a *Appliance) allWarnings() []status.Warning {
 	a.mu.Lock()
 	all := slices.Clone(a.warnings)
 	a.mu.Unlock()
+	all = a.cardWarnings(all)
+	all = append(all, a.digests.replaced()...)
 	net := a.mesh.node.Status()
 	if net.LoginURL != "" {
 		all = append(all, status.Warning{ID: "login", Text: "this device is not logged in to its tailnet yet: it serves this machine only", Fix: "open " + net.LoginURL})

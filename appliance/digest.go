@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -12,8 +13,10 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/gguf"
 )
@@ -35,12 +38,15 @@ type digests struct {
 	models func() []engine.ModelState
 	news   func()
 	poke   chan struct{} // holds one: the models may be others
-	now    atomic.Pointer[map[string]modelFile]
+	now    atomic.Pointer[map[string]fileFacts]
 	files  map[string]hashed // by path of the first shard; run's own
+
+	loaded map[string]string                // digest that was known first for a process; run's own
+	other  atomic.Pointer[[]status.Warning] // files that are others than those engines have loaded
 }
 
-// modelFile is what is known of a model's file.
-type modelFile struct {
+// fileFacts is what is known of a model's file.
+type fileFacts struct {
 	digest     string
 	kvPerToken int64 // bytes
 }
@@ -49,13 +55,14 @@ type modelFile struct {
 type hashed struct {
 	shards []string
 	stamp  string
-	modelFile
+	fileFacts
 }
 
 // newDigests makes digests of what models lists; news is called when one has become known or another.
 func newDigests(models func() []engine.ModelState, news func()) *digests {
-	d := &digests{models: models, news: news, poke: make(chan struct{}, 1), files: map[string]hashed{}}
-	d.now.Store(&map[string]modelFile{})
+	d := &digests{models: models, news: news, poke: make(chan struct{}, 1), files: map[string]hashed{}, loaded: map[string]string{}}
+	d.now.Store(&map[string]fileFacts{})
+	d.other.Store(&[]status.Warning{})
 	return d
 }
 
@@ -91,7 +98,7 @@ func (d *digests) run(ctx context.Context) {
 // update works out what is missing. A file that cannot be read has no digest: what is wrong with it is the engine's to
 // say.
 func (d *digests) update(ctx context.Context) {
-	files, known := map[string]hashed{}, map[string]modelFile{}
+	files, known := map[string]hashed{}, map[string]fileFacts{}
 	for _, m := range d.models() {
 		path := m.Model.Path
 		if path == "" || ctx.Err() != nil {
@@ -101,17 +108,46 @@ func (d *digests) update(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		files[path], known[m.Model.Name] = f, f.modelFile
+		files[path], known[m.Model.Name] = f, f.fileFacts
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	d.files = files
+	d.compare(known)
 	if !maps.Equal(known, *d.now.Load()) {
 		d.now.Store(&known)
 		d.news()
 	}
 }
+
+// compare looks whether the engines still run on the files that are there. What a process has loaded is what was there when
+// it was first seen: a file replaced under it would be served only after its next start, beside others of one name.
+func (d *digests) compare(known map[string]fileFacts) {
+	loaded, other := map[string]string{}, []status.Warning{}
+	for _, m := range d.models() {
+		name, now := m.Model.Name, known[m.Model.Name].digest
+		replaced := false
+		for _, b := range m.Backends {
+			if b.Process == "" || now == "" {
+				continue
+			}
+			process := b.ID + " " + b.Process
+			loaded[process] = cmp.Or(d.loaded[process], now)
+			replaced = replaced || loaded[process] != now
+		}
+		if replaced {
+			other = append(other, status.Warning{ID: "model_file_replaced",
+				Text: fmt.Sprintf("the file of %s was replaced while its engine runs on the former one", name),
+				Fix:  "restart the node, which then loads the file that is there, or put the former one back"})
+		}
+	}
+	d.loaded = loaded
+	d.other.Store(&other)
+}
+
+// replaced are the warnings about files that are no longer those that engines have loaded.
+func (d *digests) replaced() []status.Warning { return *d.other.Load() }
 
 func (d *digests) file(ctx context.Context, path string) (hashed, error) {
 	if f, ok := d.files[path]; ok {
@@ -134,7 +170,7 @@ func (d *digests) file(ctx context.Context, path string) (hashed, error) {
 	if after, err := stampOf(model.Shards); err != nil || after != before {
 		return hashed{}, fmt.Errorf("reading %s: it is being changed", path)
 	}
-	return hashed{slices.Clone(model.Shards), before, modelFile{digest, model.KVPerToken}}, nil
+	return hashed{slices.Clone(model.Shards), before, fileFacts{digest, model.KVPerToken}}, nil
 }
 
 // stampOf changes when one of the files is written or replaced.
@@ -145,7 +181,11 @@ func stampOf(paths []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		stamp = fmt.Appendf(stamp, "%d %d;", info.Size(), info.ModTime().UnixNano())
+		stamp = fmt.Appendf(stamp, "%d %d", info.Size(), info.ModTime().UnixNano())
+		if st, ok := info.Sys().(*syscall.Stat_t); ok { // a copy may keep both
+			stamp = fmt.Appendf(stamp, " %d %d", st.Dev, st.Ino)
+		}
+		stamp = append(stamp, ';')
 	}
 	return string(stamp), nil
 }

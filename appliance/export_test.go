@@ -1,9 +1,16 @@
 package appliance
 
 import (
+	"context"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"viiwork/appliance/config"
 	"viiwork/appliance/status"
+	"viiwork/engine"
+	"viiwork/engine/gpu"
+	"viiwork/engine/plan"
 )
 
 // FileDigest is the digest of a model in these shards.
@@ -45,3 +52,49 @@ func (s Spool) Close(enginesLeft bool) { s.close(enginesLeft) }
 
 // CacheMetrics is what /metrics tells of moved caches.
 func CacheMetrics(report func() status.KV) prometheus.Collector { return cacheMetrics{report} }
+
+// ReadBorrowed reads cards through the containers of engines.
+func ReadBorrowed(ctx context.Context, host gpu.Host, cards []gpu.Card, models []engine.ModelState, exec func(ctx context.Context, container, program string, args ...string) (string, error)) ([]gpu.Card, []gpu.Fault) {
+	return readBorrowed(ctx, host, borrowed{cards: cards, models: models, exec: exec})
+}
+
+// ReadCalibration is what a file of measurements comes to.
+func ReadCalibration(data []byte) int { return len(readCalibration(data)) }
+
+// Calibrated keeps n measurements of different models below dir, one after the other, and returns how many the file has.
+func Calibrated(dir string, n int) (int, error) {
+	c := openCalibration(dir)
+	for i := range n {
+		s := calibrated{Digest: digestMark + itoa(i), Cards: "cuda 1 × RTX", Build: "b1", Time: time.Unix(int64(i), 0), Beside: plan.Beside{Bytes: 1 << 30, Tokens: 4096}}
+		if err := c.note(s); err != nil {
+			return 0, err
+		}
+	}
+	return len(openCalibration(dir).seen), nil
+}
+
+// Measured keeps what an engine of cfg's first model was seen to hold beside, as on cards found below root.
+func Measured(cfg *config.Config, root string, beside plan.Beside) error {
+	s := Survey{Root: root}
+	s.Check(context.Background(), cfg)
+	m := s.models[0]
+	digest, err := fileDigest(context.Background(), []string{m.Path})
+	if err != nil {
+		return err
+	}
+	return openCalibration(cfg.Node.StateDir).note(calibrated{Digest: digest, Cards: cardNames(s.cards, m.Accel, m.Backends[0].GPUs), Build: "b1", Time: time.Now(), Beside: beside})
+}
+
+// Digests keeps those of what models lists, looked at by Update.
+type Digests struct{ d *digests }
+
+// NewDigests makes them.
+func NewDigests(models func() []engine.ModelState) Digests {
+	return Digests{newDigests(models, func() {})}
+}
+
+// Update looks at the files once and returns the warnings about replaced ones.
+func (d Digests) Update(ctx context.Context) []status.Warning {
+	d.d.update(ctx)
+	return d.d.replaced()
+}

@@ -16,6 +16,7 @@ import (
 	"viiwork/appliance/config"
 	"viiwork/appliance/kvshare/transfer"
 	"viiwork/appliance/mesh"
+	"viiwork/appliance/modelcopy"
 	"viiwork/engine"
 	"viiwork/serf"
 	"viiwork/tsnode"
@@ -41,6 +42,7 @@ type membership struct {
 	report func() mesh.Report                        // this node's capacity
 	serve  func(context.Context, net.Listener) error // answers on the device's own listener until ctx ends; not used on a lan
 	attach func(*fellows)                            // hands the gateway what it needs of the mesh
+	give   func(*fellows) *modelcopy.Server          // gives this node's models to members
 	lend   func(*mesh.Verifier, *mesh.Table) mesh.DeskConfig[*engine.Lease]
 
 	leave   sync.Once     // closes leaving
@@ -62,6 +64,7 @@ type fellows struct {
 	watcher   *mesh.Watcher
 	herald    *mesh.Herald
 	rotation  *mesh.Rotation
+	giver     *modelcopy.Server
 	carrier   atomic.Pointer[transfer.Server] // nil = caches are not moved
 }
 
@@ -156,6 +159,7 @@ func (m *membership) live(ctx context.Context) error {
 	g.Go(func() error { return m.relay(ctx, f) })
 	g.Go(func() error { return f.publisher.Run(ctx) })
 	g.Go(func() error { return f.desk.Run(ctx) })
+	g.Go(func() error { return f.giver.Run(ctx) })
 	g.Go(func() error { return f.watcher.Run(ctx) })
 	return g.Wait()
 }
@@ -202,6 +206,7 @@ func (m *membership) meet() (*fellows, error) {
 		return nil, err
 	}
 	f.rotation = m.newRotation(f)
+	f.giver = m.give(f)
 	f.watcher = mesh.NewWatcher(mesh.WatcherConfig{
 		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
 		Client: f.client, Table: m.table, Session: m.session, Known: m.known, Log: m.log,

@@ -10,7 +10,6 @@ import (
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/engine"
-	"viiwork/engine/gpu"
 )
 
 // stateOf is "ready" when every model is served, "starting" while one that is not is on its way, else "degraded".
@@ -30,30 +29,6 @@ func stateOf(models []engine.ModelState) string {
 
 func comingUp(b engine.BackendState) bool {
 	return b.State == engine.StateStarting || b.State == engine.StateLoading
-}
-
-// gpuStatus lists the cards with the models that run on them. Indices count within a family of cards.
-func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
-	type place struct {
-		accel engine.Accel
-		index int
-	}
-	owner := map[place]string{}
-	for _, m := range models {
-		for _, b := range m.Model.Backends {
-			for _, index := range b.GPUs {
-				owner[place{m.Model.Accel, index}] = m.Model.Name
-			}
-		}
-	}
-	list := []status.GPU{}
-	for _, card := range cards {
-		list = append(list, status.GPU{
-			Index: card.Index, Name: card.Name, Accel: string(card.Accel), Memory: card.Memory,
-			Model: owner[place{card.Accel, card.Index}],
-		})
-	}
-	return list
 }
 
 // cardsOf names what a backend runs on, so that what was measured there is believed of nothing else.

@@ -13,10 +13,10 @@ import (
 
 // TestCardsAreToldApartByTheirFamily: card 0 of NVIDIA and card 0 of AMD are two cards.
 func TestCardsAreToldApartByTheirFamily(t *testing.T) {
-	root, programs := t.TempDir(), t.TempDir()
+	root := t.TempDir()
 	for path, text := range map[string]string{
 		filepath.Join(root, "sys/class/kfd/kfd/topology/nodes/0/properties"): "simd_count 240\ngfx_target_version 90006\n",
-		filepath.Join(programs, "nvidia-smi"):                                "#!/bin/sh\n[ \"$1\" = -L ] || echo '0, RTX, GPU-1, 24576, 00000000:01:00.0'\n",
+		filepath.Join(root, "usr/bin/nvidia-smi"):                            "#!/bin/sh\n[ \"$1\" = -L ] || echo '0, RTX, GPU-1, 24576, 00000000:01:00.0'\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -25,7 +25,6 @@ func TestCardsAreToldApartByTheirFamily(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	text := fmt.Sprintf("node: {name: n, state_dir: %q}\nmesh: {open: true}\nmodels: [{name: m, path: /m.gguf, gpus: [0], llamacpp: {image: cuda}}]\n", t.TempDir())
 	cfg, err := config.Parse("viiwork.yaml", []byte(text), nil)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"viiwork/appliance/config"
@@ -14,39 +13,47 @@ import (
 	"viiwork/images"
 )
 
-// plan is what a configuration comes to on this machine.
-type plan struct {
+// layout is what a configuration comes to on this machine.
+type layout struct {
 	models   []engine.Model
 	cards    []gpu.Card
 	warnings []status.Warning
+	notes    []string // what was decided, for the owner
 }
 
 // plan turns the configuration into what the engine is to serve, and refuses, at their positions, settings that this
-// machine cannot hold. It changes nothing.
-func (a *Appliance) plan(cfg *config.Config) (plan, error) {
-	cards, blind := gpu.List(context.Background(), a.hostRoot(), gpu.Exec)
-	p := plan{cards: cards}
-	var faults config.Faults
-	for i, m := range cfg.Models {
-		key := "models[" + itoa(i) + "]"
-		model, err := engineModel(m)
-		if err != nil {
-			faults = append(faults, cfg.Fault(key+".llamacpp.image", "%v", err))
-			continue
-		}
-		model.Accel = accelOf(model, m.Llamacpp.Image, cards)
-		for n, index := range m.GPUs {
-			if known := indices(cards, model.Accel); len(known) > 0 && !slices.Contains(known, index) {
-				faults = append(faults, cfg.Fault(key+".gpus["+itoa(n)+"]", "this machine has no card %d: it has %s", index, listOf(known, model.Accel)))
-			}
-		}
-		p.models = append(p.models, model)
+// machine cannot hold. It changes nothing but the prompt caches that the configuration leaves open; keep has, by model, those
+// of engines that run, which another size would end.
+func (a *Appliance) plan(cfg *config.Config, keep map[string]int64) (layout, error) {
+	s := Survey{Root: a.options.HostRoot, keep: keep, probe: a.docker.ProbeCards}
+	faults, warnings := s.Check(context.Background(), cfg)
+	if len(faults) > 0 && len(keep) > 0 { // another share for each may make room
+		s.keep = nil
+		faults, warnings = s.Check(context.Background(), cfg)
 	}
 	if len(faults) > 0 {
-		return plan{}, faults
+		return layout{}, faults
 	}
-	p.warnings = a.warn(cfg, blind)
+	p := layout{cards: s.cards, models: s.models, notes: s.notes}
+	p.warnings = a.warn(cfg, s.blind)
+	for _, text := range warnings {
+		p.warnings = append(p.warnings, status.Warning{ID: "plan", Text: text, Fix: "see 'viiwork models ls --all' for what fits this machine"})
+		a.log.Warn("plan", "warning", text)
+	}
+	for _, note := range p.notes {
+		a.log.Debug("plan", "note", note)
+	}
+	p.warnings = append(p.warnings, a.pinImages(cfg, p.models)...)
 	return p, nil
+}
+
+// promptCaches are those of the models that are served, by name.
+func promptCaches(cfg *config.Config) map[string]int64 {
+	caches := map[string]int64{}
+	for _, m := range cfg.Models {
+		caches[m.Name] = m.Llamacpp.PromptCache
+	}
+	return caches
 }
 
 // warn lists, and logs, what the owner should know and what is no reason to refuse: a missing or broken model file, for
@@ -65,18 +72,6 @@ func (a *Appliance) warn(cfg *config.Config, blind []gpu.Fault) []status.Warning
 		a.log.Warn("configuration", "warning", text)
 	}
 	return warnings
-}
-
-// CheckImages names the images that no engine can come from, each at its position. Like a model's file it is no part of
-// reading the configuration: which short names there are is the catalogue's to say.
-func CheckImages(cfg *config.Config) config.Faults {
-	var faults config.Faults
-	for i, m := range cfg.Models {
-		if _, err := engineModel(m); err != nil {
-			faults = append(faults, cfg.Fault("models["+itoa(i)+"].llamacpp.image", "%v", err))
-		}
-	}
-	return faults
 }
 
 // engineModel copies one configured model; image names are resolved, nothing is looked up on this machine.
@@ -121,41 +116,4 @@ func accelOf(m engine.Model, image string, cards []gpu.Card) engine.Accel {
 		}
 	}
 	return engine.AccelCUDA
-}
-
-func indices(cards []gpu.Card, accel engine.Accel) (known []int) {
-	for _, card := range cards {
-		if card.Accel == accel {
-			known = append(known, card.Index)
-		}
-	}
-	return known
-}
-
-// listOf writes "cuda cards 0, 1 and 2".
-func listOf(known []int, accel engine.Accel) string {
-	var b strings.Builder
-	b.WriteString(string(accel) + " card")
-	if len(known) > 1 {
-		b.WriteByte('s')
-	}
-	for i, n := range known {
-		switch {
-		case i == 0:
-			b.WriteByte(' ')
-		case i == len(known)-1:
-			b.WriteString(" and ")
-		default:
-			b.WriteString(", ")
-		}
-		b.WriteString(itoa(n))
-	}
-	return b.String()
-}
-
-func (a *Appliance) hostRoot() string {
-	if a.options.HostRoot == "" {
-		return "/"
-	}
-	return a.options.HostRoot
 }

@@ -117,12 +117,12 @@ func (a *Appliance) serves(model string) bool {
 // Status is what /v1/status answers.
 func (a *Appliance) Status() status.Node {
 	a.mu.Lock()
-	cfg, cards := a.cfg, a.cards // replaced by a reload, never changed
+	cfg := a.cfg // replaced by a reload, never changed
 	a.mu.Unlock()
 	models := a.engine.Snapshot()
 	node := status.Node{
 		Node: cfg.Node.Name, Version: a.options.Version, Network: cfg.Mesh.Network, State: stateOf(models),
-		Models: []status.Model{}, GPUs: gpuStatus(cards, models), Members: a.members(), Warnings: a.allWarnings(),
+		Models: []status.Model{}, GPUs: gpuStatus(a.live.Cards(), models), Members: a.members(), Warnings: a.allWarnings(),
 	}
 	for _, m := range models {
 		model := modelStatus(m)

@@ -18,6 +18,7 @@ const (
 	minContext   = 256
 	maxContext   = 16 << 20
 	maxParallel  = 64
+	maxShare     = 1 << 20
 )
 
 func (k *checker) models() {
@@ -181,8 +182,11 @@ func (k *checker) weights(at string, m Model) {
 		return
 	}
 	for i, w := range weights {
-		if w < 0 {
+		switch {
+		case w < 0:
 			k.bad(item(at, i), "%g is less than nothing: use shares such as 1 and 2", w)
+		case w > maxShare:
+			k.bad(item(at, i), "%g is no share of a card: use small numbers such as 1 and 2", w)
 		}
 		sum += w
 	}

@@ -26,13 +26,16 @@ func scalar(t reflect.Type, f field, text string) (any, error) {
 	case t == durationType:
 		return parseDuration(text)
 	case f.size:
-		return parseSize(text)
+		return ParseSize(text)
 	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return parseBool(text)
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 32)
+		if errors.Is(err, strconv.ErrRange) {
+			return nil, errors.New("is beyond any setting")
+		}
 		if err != nil {
 			return nil, errors.New("is not a whole number")
 		}

@@ -17,7 +17,7 @@ import (
 type Setting struct {
 	Key    string `json:"key"`
 	Value  string `json:"value"`  // as it would be written in the file; secrets masked
-	Origin string `json:"origin"` // default, file:line, env NAME
+	Origin string `json:"origin"` // default, plan (worked out for this machine), file:line, env NAME
 }
 
 const masked = "********"
@@ -34,6 +34,8 @@ func (c *Config) Show() []Setting {
 func (c *Config) origin(key string) string {
 	p, ok := c.src.positions[key]
 	switch {
+	case c.src.planned[key]:
+		return "plan"
 	case !ok:
 		return "default"
 	case p.Line == 0:

@@ -19,8 +19,8 @@ var units = []struct {
 // maxSize keeps arithmetic on sizes far from overflow: one pebibyte.
 const maxSize = 1 << 50
 
-// parseSize reads 8GiB, 1.5 GB or plain bytes. A bare letter is refused: 8G is 8e9 to one reader and 8<<30 to another.
-func parseSize(text string) (int64, error) {
+// ParseSize reads 8GiB, 1.5 GB or plain bytes. A bare letter is refused: 8G is 8e9 to one reader and 8<<30 to another.
+func ParseSize(text string) (int64, error) {
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	unit, digits := text[len(digits):], strings.TrimSpace(digits)
 	factor, ok := unitBytes(unit)
@@ -58,7 +58,7 @@ func errSize(unit, digits string) error {
 	return fmt.Errorf("is not a size: write it as 8GiB, 512MiB or bytes")
 }
 
-// formatSize writes bytes so that parseSize reads the same number.
+// formatSize writes bytes so that ParseSize reads the same number.
 func formatSize(bytes int64) string {
 	for _, u := range units {
 		if bytes >= u.bytes && bytes%u.bytes == 0 {

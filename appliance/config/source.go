@@ -10,6 +10,7 @@ import (
 type source struct {
 	file      string
 	positions map[string]Position // of every key in the file or the environment, sections too
+	planned   map[string]bool     // keys whose value was worked out for this machine
 	warnings  []string
 }
 
@@ -45,6 +46,21 @@ func (c *Config) Fault(key, format string, args ...any) Fault {
 func (c *Config) IsSet(key string) bool {
 	_, ok := c.src.positions[key]
 	return ok
+}
+
+// PromptCacheKey is the key of models[i]'s prompt cache.
+func PromptCacheKey(i int) string { return fmt.Sprintf("models[%d].llamacpp.prompt_cache", i) }
+
+// PlanPromptCache takes what was worked out for models[i] on this machine. What the owner wrote stays.
+func (c *Config) PlanPromptCache(i int, bytes int64) {
+	key := PromptCacheKey(i)
+	if c.IsSet(key) {
+		return
+	}
+	if c.src.planned == nil {
+		c.src.planned = map[string]bool{}
+	}
+	c.Models[i].Llamacpp.PromptCache, c.src.planned[key] = bytes, true
 }
 
 func (c *Config) warn(format string, args ...any) {

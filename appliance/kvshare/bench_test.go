@@ -29,6 +29,9 @@ const (
 // the one that moves waits for its first token, against computing its prompt. The engines are slow by the clock, so one round
 // says all.
 func BenchmarkOthersTurns(b *testing.B) {
+	if testing.Short() {
+		b.Skip("takes minutes by the clock")
+	}
 	for range b.N {
 		off := others(b, kvshare.Off)
 		on := others(b, kvshare.Pull)

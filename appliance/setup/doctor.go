@@ -47,7 +47,7 @@ func Healthy(checks []Check) bool {
 
 // Doctor makes all checks in a fixed order. cfg is nil when there is none to be had; env says why.
 func Doctor(ctx context.Context, cfg *config.Config, env Probe) []Check {
-	env = env.orReal()
+	env = env.orReal(cfg)
 	checks := []Check{checkConfig(cfg, env), checkClock(env)}
 	if cfg == nil {
 		return append(checks, skip("rest", "everything else needs a configuration"))
@@ -55,9 +55,11 @@ func Doctor(ctx context.Context, cfg *config.Config, env Probe) []Check {
 	running, node := checkNode(ctx, env)
 	checks = append(checks, checkStateDir(cfg, env), checkModelsDir(cfg))
 	checks = append(checks, checkModelFiles(cfg)...)
-	checks = append(checks, checkDocker(ctx, cfg, env)...)
+	boxed := checkDocker(ctx, cfg, env)
+	checks = append(checks, boxed...)
 	checks = append(checks, checkNative(ctx, cfg, env)...)
-	checks = append(checks, checkGPUs(ctx, cfg, env), checkMemory(cfg, env))
+	checks = append(checks, checkCards(ctx, cfg, env, boxed)...)
+	checks = append(checks, checkMemory(cfg, env))
 	checks = append(checks, checkPorts(cfg, env, running)...)
 	return append(checks, node)
 }

@@ -34,6 +34,7 @@ func healthy() setup.Probe {
 		Cards: func(context.Context) ([]gpu.Card, []gpu.Fault) {
 			return []gpu.Card{{Index: 0, Accel: engine.AccelCUDA}, {Index: 1, Accel: engine.AccelCUDA}}, nil
 		},
+		HandOn: func(context.Context, string) error { return nil },
 		Listen: func(string) error { return nil },
 		Free:   func(string) (int64, error) { return 100 * gib, nil },
 		Memory: func() (int64, error) { return 64 * gib, nil },
@@ -53,7 +54,7 @@ api: {local: "127.0.0.1:8086"}
 mesh: {open: true}
 models_dir: %[1]s
 models:
-  - {name: boxed, path: m.gguf, gpus: [0, 1], llamacpp: {runner: docker, image: cuda}}
+  - {name: boxed, path: m.gguf, gpus: [0, 1], llamacpp: {runner: docker, image: cuda, prompt_cache: 8GiB}}
   - {name: plain, path: m.gguf, llamacpp: {runner: native, binary: llama-server}}
   - {name: far, llamacpp: {runner: external, url: "http://127.0.0.1:9"}}
 `, dir)
@@ -128,14 +129,36 @@ func TestEachFaultIsFoundWithCauseAndFix(t *testing.T) {
 				return nil, []gpu.Fault{{Text: "driver mismatch", Fix: "reboot"}}
 			}
 		}, "gpus", setup.Fail, "driver mismatch"},
-		"port taken":    {func(p *setup.Probe, _ string) { p.Listen = func(string) error { return syscall.EADDRINUSE } }, "port:127.0.0.1:8086", setup.Fail, "another program"},
-		"no address":    {func(p *setup.Probe, _ string) { p.Listen = func(string) error { return syscall.EADDRNOTAVAIL } }, "port:127.0.0.1:8086", setup.Fail, "assign"},
-		"disk full":     {func(p *setup.Probe, _ string) { p.Free = func(string) (int64, error) { return 5 << 20, nil } }, "state_dir", setup.Warn, "5.0 MiB left"},
-		"little memory": {func(p *setup.Probe, _ string) { p.Memory = func() (int64, error) { return 8 * gib, nil } }, "memory", setup.Warn, "memory 8.0 GiB"},
-		"clock unset":   {func(p *setup.Probe, _ string) { p.Now = func() time.Time { return time.Unix(0, 0) } }, "clock", setup.Fail, "2026-01-01"},
-		"model missing": {func(_ *setup.Probe, dir string) { os.Remove(filepath.Join(dir, "m.gguf")) }, "model:boxed", setup.Fail, "viiwork.yaml:6:"},
-		"model cut off": {func(_ *setup.Probe, dir string) { os.Truncate(filepath.Join(dir, "m.gguf"), 1_000_000) }, "model:plain", setup.Fail, "truncated"},
-		"state a file":  {func(_ *setup.Probe, dir string) { os.WriteFile(filepath.Join(dir, "state"), nil, 0o600) }, "state_dir", setup.Fail, "is a file"},
+		"driver alone": {func(p *setup.Probe, _ string) {
+			p.Cards = func(context.Context) ([]gpu.Card, []gpu.Fault) {
+				return nil, []gpu.Fault{{ID: "driver_mismatch", Text: "driver mismatch", Fix: "reboot"}}
+			}
+		}, "gpu:driver_mismatch", setup.Fail, "the driver says so"},
+		"another card lost": {func(p *setup.Probe, _ string) {
+			cards, _ := p.Cards(context.Background())
+			p.Cards = func(context.Context) ([]gpu.Card, []gpu.Fault) {
+				return cards, []gpu.Fault{{ID: "gpu_lost", PCI: "0000:02:00.0", Text: "lost", Fix: "reboot"}}
+			}
+		}, "gpu:gpu_lost", setup.Warn, "0000:02:00.0"},
+		"part of the processor": {func(p *setup.Probe, _ string) {
+			p.Cards = func(context.Context) ([]gpu.Card, []gpu.Fault) {
+				return []gpu.Card{{Index: 0, Accel: engine.AccelROCm}, {Index: 1, Accel: engine.AccelROCm, Name: "AMD renoir", Integrated: true}}, nil
+			}
+		}, "gpu:integrated", setup.Warn, "AMD renoir"},
+		"no toolkit": {func(p *setup.Probe, _ string) {
+			p.HandOn = func(context.Context, string) error {
+				return errors.New(`could not select device driver "" with capabilities: [[gpu]]`)
+			}
+		}, "gpu:toolkit_missing", setup.Fail, "[[gpu]]"},
+		"cards not handed on": {func(p *setup.Probe, _ string) { p.HandOn = func(context.Context, string) error { return no } }, "gpu:containers", setup.Fail, "no such thing"},
+		"port taken":          {func(p *setup.Probe, _ string) { p.Listen = func(string) error { return syscall.EADDRINUSE } }, "port:127.0.0.1:8086", setup.Fail, "another program"},
+		"no address":          {func(p *setup.Probe, _ string) { p.Listen = func(string) error { return syscall.EADDRNOTAVAIL } }, "port:127.0.0.1:8086", setup.Fail, "assign"},
+		"disk full":           {func(p *setup.Probe, _ string) { p.Free = func(string) (int64, error) { return 5 << 20, nil } }, "state_dir", setup.Warn, "5.0 MiB left"},
+		"little memory":       {func(p *setup.Probe, _ string) { p.Memory = func() (int64, error) { return 8 * gib, nil } }, "memory", setup.Warn, "memory 8.0 GiB"},
+		"clock unset":         {func(p *setup.Probe, _ string) { p.Now = func() time.Time { return time.Unix(0, 0) } }, "clock", setup.Fail, "2026-01-01"},
+		"model missing":       {func(_ *setup.Probe, dir string) { os.Remove(filepath.Join(dir, "m.gguf")) }, "model:boxed", setup.Fail, "viiwork.yaml:6:"},
+		"model cut off":       {func(_ *setup.Probe, dir string) { os.Truncate(filepath.Join(dir, "m.gguf"), 1_000_000) }, "model:plain", setup.Fail, "truncated"},
+		"state a file":        {func(_ *setup.Probe, dir string) { os.WriteFile(filepath.Join(dir, "state"), nil, 0o600) }, "state_dir", setup.Fail, "is a file"},
 		"config faults": {func(p *setup.Probe, _ string) {
 			p.ConfigErr = config.Faults{{File: "viiwork.yaml", Line: 2, Column: 1, Message: "what?"}}
 		}, "config", setup.Fail, "viiwork.yaml:2:1"},

@@ -28,16 +28,19 @@ func checkClock(env Probe) Check {
 	return ok(id, "the clock is plausible: "+now.UTC().Format(time.RFC3339))
 }
 
-// checkMemory adds up what engines may take of RAM. The weights of a model on cards are left out: they pass through.
+// checkMemory adds up what engines may take of RAM. The weights of a model on cards are left out: they pass through. So is a
+// prompt cache of which the configuration says nothing: it gets what is left.
 func checkMemory(cfg *config.Config, env Probe) Check {
 	const id = "memory"
 	var caches, weights int64
 	counted := map[string]bool{} // engines map the file: several backends of one model share its pages
-	for _, m := range cfg.Models {
+	for i, m := range cfg.Models {
 		if m.Llamacpp.Runner == "external" {
 			continue
 		}
-		caches += m.Llamacpp.PromptCache * int64(len(m.Backends()))
+		if cfg.IsSet(config.PromptCacheKey(i)) {
+			caches += m.Llamacpp.PromptCache * int64(len(m.Backends()))
+		}
 		if len(m.GPUs) == 0 && !counted[m.Path] {
 			counted[m.Path] = true
 			if file, err := gguf.Read(m.Path); err == nil { // a broken one is named by its own check

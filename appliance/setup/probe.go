@@ -7,10 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"viiwork/appliance/config"
 	"viiwork/engine"
 	"viiwork/engine/docker"
 	"viiwork/engine/gpu"
@@ -29,14 +31,15 @@ type Probe struct {
 	Image   func(ctx context.Context, image string) error
 	Program func(ctx context.Context, binary string) error
 	Cards   func(ctx context.Context) ([]gpu.Card, []gpu.Fault)
-	Listen  func(addr string) error         // binds addr and lets it go
-	Free    func(dir string) (int64, error) // bytes this user may still write below dir
-	Memory  func() (int64, error)           // bytes of RAM
+	HandOn  func(ctx context.Context, image string) error // starts a container of image with all NVIDIA cards, for a moment
+	Listen  func(addr string) error                       // binds addr and lets it go
+	Free    func(dir string) (int64, error)               // bytes this user may still write below dir
+	Memory  func() (int64, error)                         // bytes of RAM
 	Now     func() time.Time
 }
 
 // orReal fills in the real world for what the caller left out.
-func (p Probe) orReal() Probe {
+func (p Probe) orReal(cfg *config.Config) Probe {
 	if p.Image == nil {
 		p.Image = probeImage
 	}
@@ -44,7 +47,10 @@ func (p Probe) orReal() Probe {
 		p.Program = probeProgram
 	}
 	if p.Cards == nil {
-		p.Cards = func(ctx context.Context) ([]gpu.Card, []gpu.Fault) { return gpu.List(ctx, "/", gpu.Exec) }
+		p.Cards = func(ctx context.Context) ([]gpu.Card, []gpu.Fault) { return realCards(ctx, cfg) }
+	}
+	if p.HandOn == nil {
+		p.HandOn = handOn
 	}
 	if p.Listen == nil {
 		p.Listen = listenOnce
@@ -65,9 +71,32 @@ func (p Probe) orReal() Probe {
 func probeImage(ctx context.Context, image string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	runner := docker.New(docker.Config{Node: "doctor", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid()})
+	runner := dockerRunner()
 	defer runner.Close()
 	return probeEngine(ctx, runner, engine.Model{Runner: engine.RunnerDocker, Image: image})
+}
+
+func dockerRunner() *docker.Runner {
+	return docker.New(docker.Config{Node: "doctor", StateDir: os.TempDir(), UID: os.Getuid(), GID: os.Getgid()})
+}
+
+func realCards(ctx context.Context, cfg *config.Config) ([]gpu.Card, []gpu.Fault) {
+	runner := dockerRunner()
+	defer runner.Close()
+	return ListCards(ctx, gpu.At("/"), cfg, runner.ProbeCards)
+}
+
+// handOn asks nvidia-smi in a container what cards it has been given.
+func handOn(ctx context.Context, image string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	runner := dockerRunner()
+	defer runner.Close()
+	out, err := runner.ProbeCards(ctx, image, "nvidia-smi", "-L")
+	if err != nil && out != "" {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out))
+	}
+	return err
 }
 
 func probeProgram(ctx context.Context, binary string) error {

@@ -65,6 +65,38 @@ type GPU struct {
 	Accel  string `json:"accel"`
 	Memory *int64 `json:"memory_bytes,omitempty"`
 	Model  string `json:"model,omitempty"` // the model it belongs to
+	Gfx    string `json:"gfx,omitempty"`   // AMD: gfx906
+	PCI    string `json:"pci,omitempty"`
+
+	Integrated bool     `json:"integrated,omitempty"` // part of the processor
+	Unified    bool     `json:"unified,omitempty"`    // its memory is the machine's own
+	Display    bool     `json:"display,omitempty"`    // a screen is attached
+	Instances  []string `json:"instances,omitempty"`  // it is cut into these (MIG)
+
+	// How it is at this moment; absent where the driver does not tell.
+	Used     *int64   `json:"used_bytes,omitempty"` // of its memory, by all programs
+	Busy     *float64 `json:"busy,omitempty"`       // 0…1
+	Celsius  *float64 `json:"celsius,omitempty"`
+	Watts    *float64 `json:"watts,omitempty"`
+	CapWatts *float64 `json:"cap_watts,omitempty"` // the power limit set now
+}
+
+// ModelFile is one model file on this machine's disk, and what would become of it here: models ls --all --json.
+type ModelFile struct {
+	Path         string  `json:"path"` // of several shards the first
+	Kind         string  `json:"kind"` // chat, embedding, rerank, projector; "" = unknown
+	Architecture string  `json:"architecture"`
+	Quantisation string  `json:"quantisation"`
+	Size         int64   `json:"size"`                // bytes of all shards
+	Context      int     `json:"context_length"`      // tokens it was trained for, 0 = unknown
+	Projector    string  `json:"projector,omitempty"` // the file beside it that goes with it
+	Fits         *bool   `json:"fits"`                // null = not known
+	GPUs         [][]int `json:"gpus,omitempty"`      // of each backend that would be proposed
+	Backends     int     `json:"backends"`
+	Parallel     int     `json:"parallel"` // slots of each backend
+	SlotContext  int     `json:"context"`  // tokens of each slot
+	Text         string  `json:"text"`     // the proposal, or the reason why there is none
+	Error        string  `json:"error,omitempty"`
 }
 
 // Warning is something the owner should know and can mend.

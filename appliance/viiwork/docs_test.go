@@ -44,7 +44,7 @@ func TestDocumentsNameTheVerbsThereAre(t *testing.T) {
 		}
 	}
 	typed := regexp.MustCompile("(?m)(?:^ +|[`'(])(?:bin/)?viiwork ([a-z-]+)")
-	for _, name := range []string{"README.md", "MIGRATING.md", "SECURITY.md", "docs/api.md", "docs/config.md", "docs/bench.md", "docs/kv_share.md"} {
+	for _, name := range []string{"README.md", "MIGRATING.md", "SECURITY.md", "docs/api.md", "docs/config.md", "docs/bench.md", "docs/kv_share.md", "docs/models.md", "docs/images.md", "docs/container.md"} {
 		for _, m := range typed.FindAllStringSubmatch(read(t, name), -1) {
 			if !verbs[m[1]] {
 				t.Errorf("%s tells the reader to type 'viiwork %s'", name, m[1])

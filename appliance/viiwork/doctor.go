@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"viiwork/appliance"
+	"viiwork/appliance/config"
 	"viiwork/appliance/setup"
 )
 
@@ -45,6 +47,9 @@ func (c *cli) doctorCommand() *cobra.Command {
 // examine runs the doctor with what is known: a broken or missing configuration is its first finding, not its end.
 func (c *cli) examine(ctx context.Context) []setup.Check {
 	cfg, path, err := c.load()
+	if err == nil {
+		err = unfit(ctx, cfg)
+	}
 	probe := setup.Probe{ConfigPath: path, ConfigErr: err, Built: thisRelease().date()}
 	if n, nodeErr := c.node(); nodeErr == nil {
 		probe.Node = func(ctx context.Context) error {
@@ -58,6 +63,17 @@ func (c *cli) examine(ctx context.Context) []setup.Check {
 		}
 	}
 	return setup.Doctor(ctx, cfg, probe)
+}
+
+// unfit is what this machine cannot hold of the configuration.
+func unfit(ctx context.Context, cfg *config.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a lost card can make its tool hang
+	defer cancel()
+	var machine appliance.Survey
+	if faults, _ := machine.Check(ctx, cfg); len(faults) > 0 {
+		return faults
+	}
+	return nil
 }
 
 // drawChecks prints a line a check, and below those that are not well the cause and the way out.

@@ -36,13 +36,16 @@ type modelHost struct {
 
 func (c *cli) modelsCommand() *cobra.Command {
 	const path = "/v1/models"
-	return viewCommand(c, view{
+	cmd := viewCommand(c, view{
 		use:   "models",
 		short: "list this machine's models, and how many more requests each can take now",
 		path:  path,
 		all:   "list the models of all nodes, and who has them",
 		mesh:  drawing(path, drawMeshModels),
 	}, drawModels)
+	cmd.AddCommand(c.pullCommand())
+	cmd.AddCommand(c.modelsLsCommand(cmd))
+	return cmd
 }
 
 // drawModels shows what the node that was asked runs itself.

@@ -42,7 +42,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	root.AddCommand(
 		c.serveCommand(), c.demoCommand(),
 		c.statusCommand(), c.modelsCommand(), c.logsCommand(), c.drainCommand(),
-		c.aliasCommand(), c.joinCodeCommand(),
+		c.aliasCommand(), c.joinCodeCommand(), c.imagesCommand(),
 		c.configCommand(), c.doctorCommand(), c.benchCommand(), c.simCommand(),
 		c.versionCommand(), c.completionCommand(), c.manCommand(),
 	)

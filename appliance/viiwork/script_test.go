@@ -27,6 +27,7 @@ import (
 	"viiwork/appliance/mesh"
 	viiwork "viiwork/appliance/viiwork"
 	"viiwork/engine/enginetest"
+	"viiwork/images/imagestest"
 )
 
 func TestMain(m *testing.M) {
@@ -42,9 +43,11 @@ func TestMain(m *testing.M) {
 }
 
 // TestCommandLine plays testdata/script: the command line as its users see it. Each script finds a fake engine at
-// $ENGINE, and free ports in $PORT, with two more after it, and $GOSSIP.
+// $ENGINE, a registry with engine:v1 at $REGISTRY, and free ports in $PORT, with two more after it, and $GOSSIP.
 func TestCommandLine(t *testing.T) {
 	real, ports := realEngine(), newPorts()
+	registry := imagestest.New(t)
+	registry.Random("engine:v1")
 	testscript.Run(t, testscript.Params{
 		Dir:           filepath.Join("testdata", "script"),
 		UpdateScripts: os.Getenv("UPDATE_GOLDEN") != "",
@@ -62,6 +65,7 @@ func TestCommandLine(t *testing.T) {
 			env.Setenv("PORT", strconv.Itoa(port))
 			env.Setenv("GOSSIP", strconv.Itoa(gossip))
 			env.Setenv("REAL", real)
+			env.Setenv("REGISTRY", registry.Host)
 			return err
 		},
 		Condition: func(cond string) (bool, error) {

@@ -43,6 +43,7 @@ func drawStatus(s status.Node, bold bool) *bytes.Buffer {
 	if len(broken) > 0 {
 		fmt.Fprintf(out, "\n%s\n", strings.Join(broken, "\n"))
 	}
+	drawCards(out, s.GPUs, bold)
 	drawWarnings(out, s.Warnings, bold)
 	return out
 }

@@ -10,12 +10,16 @@ import (
 // BenchmarkFleet prints what the policy cost is worth, as ratios to classic on the same days, which nothing was tuned on. Caches that
 // move are held against a classic, and a cost, without them.
 func BenchmarkFleet(b *testing.B) {
+	short := sim.Config{Fleet: "blog", Load: 0.9, KV: "pull"} // what is tried in short
 	for _, cfg := range []sim.Config{
 		{Fleet: "blog", Load: 0.6}, {Fleet: "blog", Load: 0.9}, {Fleet: "blog", Load: 1.2}, {Fleet: "blog", Load: 0.6, Headers: "none"},
 		{Fleet: "blog", Load: 0.9, KV: "pull"}, {Fleet: "blog", Load: 0.9, KV: "replicate"}, {Fleet: "mixed16", Load: 0.9},
 		{Fleet: "mixed16", Load: 0.9, KV: "pull"}, {Fleet: "two5090", Load: 0.9},
 		{Fleet: "two5090", Load: 0.9, Sessions: 16, Hours: 6, KV: "pull"}, {Fleet: "two5090", Load: 0.9, Sessions: 16, Hours: 6, KV: "replicate"},
 	} {
+		if testing.Short() && cfg != short {
+			continue
+		}
 		b.Run(fmt.Sprintf("%s/%v/headers=%s/kv=%s", cfg.Fleet, cfg.Load, cfg.Headers, cfg.KV), func(b *testing.B) {
 			for b.Loop() {
 				still := cfg

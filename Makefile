@@ -8,7 +8,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Leaves the tailnet library's listener for files and the like out, which it opens on all of the host's addresses.
 TAGS    := ts_omit_peerapiserver
 # Our own packages are tested with the race detector, which needs cgo and gcc; the product is built without.
-TESTFLAGS ?= -race -timeout 20m
+TESTFLAGS ?= -race -timeout 28m
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: help run build test test-headscale faults lint bench images appliance-image fmt clean

@@ -25,6 +25,7 @@ type Config struct {
 
 	Host string // lan: this node's one address; "" = all of the host's
 	MDNS bool   // lan: announce this node and look for others
+	Mute bool   // lan: only look for others: this node does not serve yet
 
 	Hostname   string   // tailnet: the device's name; "" = Prefix + Name
 	Prefix     string   // tailnet: how names of devices that may be ours begin; "" = "viiwork-"

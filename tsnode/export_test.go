@@ -75,3 +75,13 @@ func See(cfg Config, step time.Duration, states ...*ipnstate.Status) []Status {
 	}
 	return all
 }
+
+// PathTo is how packets to the only peer of a state go.
+func PathTo(cfg Config, s *ipnstate.Status) string {
+	if err := cfg.check(); err != nil {
+		panic(err)
+	}
+	path := ""
+	newWatch(cfg, func(v *view) { path = v.peers[0].Path }).see(s, time.Now())
+	return path
+}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,4 +159,31 @@ func loopbackUDP(t *testing.T, host string) net.PacketConn {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// TestABusyDeviceEnds although it has closed more connections lately than its TCP can reset.
+func TestABusyDeviceEnds(t *testing.T) {
+	c := startControl(t, localcontrol.Config{})
+	busy, other := up(t, device(t, c, "busy")), up(t, device(t, c, "other"))
+	l, err := other.ListenStream(8086)
+	if err != nil {
+		t.Fatal(err)
+	}
+	echo(t, l)
+	addr := address(other, 0, 8086)
+	exchange(t, busy, addr, "there")
+	var asks sync.WaitGroup
+	for range 20 {
+		asks.Go(func() {
+			for range 50 {
+				if _, err := once(bounded(t), busy, addr, "x"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	asks.Wait()
+	if err := busy.stop(); err != nil {
+		t.Error(err)
+	}
 }

@@ -161,6 +161,10 @@ func (m *mdns) askAndAnnounce() {
 
 // announce tells one network of this node, with the addresses it has there.
 func (m *mdns) announce(index int, ttl time.Duration) {
+	if m.cfg.Mute {
+		delete(m.due, index)
+		return
+	}
 	a := announcement{id: m.id, name: m.cfg.Name, apiPort: m.cfg.APIPort, gossipPort: m.cfg.GossipPort}
 	for _, n := range m.places[index].nets {
 		a.addrs = append(a.addrs, n.Addr())

@@ -14,6 +14,12 @@ const (
 	StateStopped       = "stopped" // Run is over, or the device was switched off
 )
 
+// Paths to a Peer.
+const (
+	PathDirect  = "direct"
+	PathRelayed = "relayed" // by a server, which is slow
+)
+
 // Status is how a Node is doing.
 type Status struct {
 	State    string
@@ -36,7 +42,9 @@ type Peer struct {
 	Addrs      []netip.Addr
 	APIPort    int // 0 = it did not say
 	GossipPort int
-	Online     bool // the network believes it to be there; seeds are never known to be
+	Online     bool   // the network believes it to be there; seeds are never known to be
+	DNSName    string // tailnet: the device's full name without the last dot
+	Path       string // tailnet: direct or relayed, as packets go now; "" = none went lately
 }
 
 // Caller is who sent a request, as the network knows it. On a lan nobody is known, and only Local means something.
@@ -63,7 +71,8 @@ func sameStatus(a, b Status) bool {
 	return a.State == b.State && a.LoginURL == b.LoginURL && a.DNSName == b.DNSName && slices.Equal(a.Warnings, b.Warnings)
 }
 
-// samePeers reports whether a and b name the same peers with the same addresses, all as reachable as before.
+// samePeers reports whether a and b name the same peers with the same addresses, all as reachable as before. By which path
+// packets go is no news: it changes often, and whoever shows it asks.
 func samePeers(a, b []Peer) bool {
 	return slices.EqualFunc(a, b, func(x, y Peer) bool {
 		return x.Name == y.Name && x.ID == y.ID && x.Online == y.Online &&

@@ -25,6 +25,10 @@ const (
 	// relogin is how often a device without a login asks for one again. An expiry that was extended in the admin
 	// console is noticed by some versions only when asked.
 	relogin = time.Minute
+	// closePatience bounds the end of a device. It resets every TCP connection it has, also those that were closed within the
+	// last minute, into a queue of 512 that nobody empties any more: with more of them it never ends. What is left ends with
+	// the process.
+	closePatience = 2 * time.Second
 )
 
 // tailnet is this node as a device of its own.
@@ -67,7 +71,7 @@ func (t *tailnet) run(ctx context.Context) error {
 
 // session is one life of the device. It returns when ctx ends or when the device cannot come up.
 func (t *tailnet) session(ctx context.Context, w *watch) error {
-	prepareProcess(ctx, t.cfg)
+	prepareProcess(ctx, t.cfg, t.dir)
 	key, err := t.cfg.authKey()
 	if err != nil {
 		return err
@@ -83,7 +87,7 @@ func (t *tailnet) session(ctx context.Context, w *watch) error {
 	if err := server.Start(); err != nil {
 		return err // and no Close: it panics on a server that did not start
 	}
-	defer server.Close()
+	defer closeDevice(server)
 	client, err := server.LocalClient()
 	if err != nil {
 		return err
@@ -91,6 +95,15 @@ func (t *tailnet) session(ctx context.Context, w *watch) error {
 	t.device.Store(&device{server, client})
 	defer t.device.Store(nil)
 	return t.follow(ctx, client, w)
+}
+
+func closeDevice(server *tsnet.Server) {
+	closed := make(chan struct{})
+	go func() { defer close(closed); server.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(closePatience):
+	}
 }
 
 // follow reads the device's state at every change of it, until ctx ends or the device is refused before it was up.
@@ -202,10 +215,14 @@ func (t *tailnet) status(ctx context.Context) (*device, *ipnstate.Status, error)
 }
 
 // prepareProcess sets what the library reads from the environment of the whole process. Its logs stay here: without this
-// they are uploaded to log.tailscale.com.
-func prepareProcess(ctx context.Context, cfg Config) {
+// they are uploaded to log.tailscale.com. Nor does it make a folder beside ours, in /var/lib or the user's home, that
+// nobody would ever remove.
+func prepareProcess(ctx context.Context, cfg Config, dir string) {
 	if !envknob.NoLogsNoSupport() {
 		envknob.SetNoLogsNoSupport()
+	}
+	if cfg.Getenv("TS_LOGS_DIR") == "" {
+		envknob.Setenv("TS_LOGS_DIR", dir)
 	}
 	const knob = "TS_DEBUG_USE_DERP_HTTP"
 	if cfg.Getenv(knob) == "" && relayIsPlain(ctx, cfg.ControlURL) {

@@ -2,6 +2,8 @@ package tsnode
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"tailscale.com/ipn/ipnstate"
@@ -61,7 +63,37 @@ func (w *watch) warnings(s *ipnstate.Status, status Status, now time.Time) (all 
 	if w.failed != nil {
 		all = append(all, warnRefused(*w.failed))
 	}
-	return all
+	return append(all, w.relayWarnings(s, now)...)
+}
+
+// relayedFor is how long traffic may go by a relay before the owner hears of it: every connection begins there.
+const relayedFor = 2 * time.Minute
+
+// noteRelay keeps since when a peer that is spoken with is reached by a relay only.
+func (w *watch) noteRelay(p *ipnstate.PeerStatus, now time.Time) {
+	id := string(p.ID)
+	switch _, known := w.relayed[id]; {
+	case !p.Active || !p.Online || p.CurAddr != "" || p.Relay == "":
+		delete(w.relayed, id)
+	case !known && len(w.relayed) < maxSightings:
+		w.relayed[id] = now
+	}
+}
+
+// relayWarnings names the peers that are reached by a relay only.
+func (w *watch) relayWarnings(s *ipnstate.Status, now time.Time) (all []Warning) {
+	var names []string
+	for _, p := range s.Peer {
+		if since, relayed := w.relayed[string(p.ID)]; relayed && now.Sub(since) >= relayedFor {
+			names = append(names, firstLabel(p.DNSName))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []Warning{{ID: "tailnet-relayed", Text: "traffic with " + strings.Join(names, ", ") + " goes by a relay, which is slow",
+		Fix: "let UDP out of both machines' networks, and one of them in (port 41641, or any that tailscale's docs name)"}}
 }
 
 // expired reports whether the device's key is past its time.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tailscale.com/ipn/ipnstate"
+	"tailscale.com/types/key"
 
 	"viiwork/tsnode"
 )
@@ -29,6 +30,12 @@ func TestWhatIsWrongIsSaidAndWhatToDo(t *testing.T) {
 	fine := state("Running", "viiwork-a", true, never)
 	lost := state("Running", "viiwork-a", false, never)
 	silent := &ipnstate.Status{BackendState: "NoState"}
+	peered := func(relay, direct string, active bool) *ipnstate.Status {
+		s := state("Running", "viiwork-a", true, never)
+		s.Peer = map[key.NodePublic]*ipnstate.PeerStatus{{}: {ID: "n2", DNSName: "viiwork-b.example.ts.net.", Online: true, Active: active, Relay: relay, CurAddr: direct}}
+		return s
+	}
+	relayed, direct := peered("fra", "", true), peered("fra", "192.0.2.1:41641", true)
 	for name, c := range map[string]struct {
 		step   time.Duration
 		states []*ipnstate.Status
@@ -47,6 +54,9 @@ func TestWhatIsWrongIsSaidAndWhatToDo(t *testing.T) {
 		"control back":              {20 * time.Second, []*ipnstate.Status{lost, lost, lost, fine}, ""},
 		"control lost now and then": {20 * time.Second, []*ipnstate.Status{lost, lost, fine, lost, lost, fine, lost}, ""},
 		"control never there":       {20 * time.Second, []*ipnstate.Status{silent, silent, silent}, "tailnet-control"},
+		"relayed":                   {time.Minute, []*ipnstate.Status{relayed, relayed, relayed}, "tailnet-relayed"},
+		"relayed at first":          {time.Minute, []*ipnstate.Status{relayed, relayed, direct, relayed}, ""},
+		"relayed and silent":        {time.Minute, []*ipnstate.Status{relayed, relayed, peered("fra", "", false)}, ""},
 		"two things":                {0, []*ipnstate.Status{state("Running", "viiwork-a-1", true, soon)}, "tailnet-key-expiring tailnet-name"},
 	} {
 		cfg := tsnode.Config{Network: tsnode.Tailnet, Name: "a", StateDir: "/nowhere"}
@@ -91,6 +101,28 @@ func TestChangesAreTold(t *testing.T) {
 		case <-a.Changes():
 		case <-time.After(patience):
 			t.Fatal("the seed's arrival was not told")
+		}
+	}
+}
+
+// TestThePathToAPeerIsTold: of one that nothing was said to for some time none is.
+func TestThePathToAPeerIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		peer ipnstate.PeerStatus
+		want string
+	}{
+		"direct":            {ipnstate.PeerStatus{Active: true, Online: true, CurAddr: "192.0.2.1:41641", Relay: "fra"}, tsnode.PathDirect},
+		"by a relay":        {ipnstate.PeerStatus{Active: true, Online: true, Relay: "fra"}, tsnode.PathRelayed},
+		"by another device": {ipnstate.PeerStatus{Active: true, Online: true, PeerRelay: "192.0.2.7:7777:vni:1"}, tsnode.PathRelayed},
+		"quiet":             {ipnstate.PeerStatus{Online: true, CurAddr: "192.0.2.1:41641", Relay: "fra"}, ""},
+		"away":              {ipnstate.PeerStatus{Active: true, Relay: "fra"}, ""},
+		"not known yet":     {ipnstate.PeerStatus{Active: true, Online: true}, ""},
+	} {
+		s := state("Running", "viiwork-a", true, time.Time{})
+		c.peer.ID, c.peer.DNSName = "n2", "viiwork-b.example.ts.net."
+		s.Peer = map[key.NodePublic]*ipnstate.PeerStatus{{}: &c.peer}
+		if got := tsnode.PathTo(tsnode.Config{Network: tsnode.Tailnet, Name: "a", StateDir: "/nowhere"}, s); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -23,10 +23,11 @@ type watch struct {
 	failed   *failure  // the last refusal, until the device comes up
 	loginURL string    // the last one logged
 	last     view
+	relayed  map[string]time.Time // since when traffic to a peer goes by a relay, by its id
 }
 
 func newWatch(cfg Config, publish func(*view)) *watch {
-	return &watch{cfg: cfg, publish: publish, begun: time.Now(), last: view{status: Status{State: StateStarting}}}
+	return &watch{cfg: cfg, publish: publish, begun: time.Now(), relayed: map[string]time.Time{}, last: view{status: Status{State: StateStarting}}}
 }
 
 // fail publishes a refusal beside what was known before.
@@ -64,6 +65,7 @@ func (w *watch) see(s *ipnstate.Status, now time.Time) {
 		}
 		if w.mayBeOurs(s.Self, p) {
 			v.peers = append(v.peers, w.peer(p))
+			w.noteRelay(p, now)
 		}
 	}
 	slices.SortFunc(v.peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
@@ -129,7 +131,22 @@ func (w *watch) peer(p *ipnstate.PeerStatus) Peer {
 		Addrs:      v4First(slices.Clone(p.TailscaleIPs)),
 		GossipPort: gossip,
 		Online:     p.Online && !p.Expired,
+		DNSName:    strings.TrimSuffix(p.DNSName, "."),
+		Path:       pathOf(p),
 	}
+}
+
+// pathOf says how packets to a peer go. A device that nothing was said to for some time has none.
+func pathOf(p *ipnstate.PeerStatus) string {
+	switch {
+	case !p.Active || !p.Online:
+		return ""
+	case p.CurAddr != "":
+		return PathDirect
+	case p.PeerRelay != "" || p.Relay != "":
+		return PathRelayed
+	}
+	return ""
 }
 
 // firstLabel is a device's name. Its Hostname is not: that is what it asked for, and two can have the same.

@@ -62,7 +62,7 @@ var broken = []struct {
 	{"UTF-16", "\xff\xfea\x00", nil, []string{"1:1: this byte is not readable text"}},
 	{"too large", "#" + strings.Repeat("x", 1<<20), nil, []string{"1:1: the file is over 1 MiB"}},
 	// viiwork 1.
-	{"version 1", "# old\nserver: {port: 1}\nmodel: x\nnonsense: 1\ngpus: [0]\n", nil, []string{"2:1: server: this is a file of viiwork 1 (it has server, model, gpus at the top level): rewrite it as MIGRATING.md shows"}},
+	{"version 1", "# old\nserver: {port: 1}\nmodel: x\nnonsense: 1\ngpus: [0]\n", nil, []string{"2:1: server: this is a file of viiwork 1 (it has server, model, gpus at the top level): rewrite it with 'viiwork config migrate', or as MIGRATING.md shows"}},
 	{"version 1 peers", "peers: []\n", nil, []string{"1:1: peers: this is a file of viiwork 1"}},
 	// node, api.
 	{"node name", "node: {name: Attic}\n", nil, []string{`1:14: node.name: "Attic": use 1 to 32 of a-z, 0-9 and -`}},
@@ -91,6 +91,7 @@ var broken = []struct {
 	{"kv direct", "kv_share: {direct: [auto, box]}\n", nil, []string{"1:21: kv_share.direct[0]", "1:27: kv_share.direct[1]"}},
 	{"power", "gpu: {power_limit_watts: -1}\n", nil, []string{"1:26: gpu.power_limit_watts"}},
 	{"window", "update: {window: night}\n", nil, []string{"1:18: update.window: \"night\" is no time of day: write it as 02:00-05:00"}},
+	{"collector", "telemetry: {otlp: \"http://me:hunter2@collector:4318\"}\n", nil, []string{"1:19: telemetry.otlp: this is no collector's address"}},
 	{"log", "log: {level: warning, format: xml}\n", nil, []string{"1:14: log.level: \"warning\" is not one of", "did you mean warn?", "1:31: log.format"}},
 	// models.
 	{"no name, no path", "models:\n  - parallel: 1\n", nil, []string{"2:5: models[0].name: missing", "2:5: models[0].path: missing"}},

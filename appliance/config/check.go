@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,6 +111,9 @@ func (k *checker) rest() {
 		k.bad("update.source", "the source holds control characters: remove them")
 	}
 	k.window()
+	if u, err := url.Parse(c.Telemetry.OTLP); c.Telemetry.OTLP != "" && (err != nil || !isWeb(u) || !isAuthority(u) || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "") {
+		k.bad("telemetry.otlp", "this is no collector's address: write it as http://collector:4318, without a path, user or password")
+	}
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 }

@@ -12,8 +12,9 @@ import (
 type decoder struct {
 	src    *source
 	list   *faultList
-	values int  // visited so far
-	over   bool // a bound was passed and reported
+	keys   []string // of the whole file, to suggest; none = only those beside the unknown one
+	values int      // visited so far
+	over   bool     // a bound was passed and reported
 }
 
 func (d *decoder) fault(n *yaml.Node, key, format string, args ...any) {
@@ -82,7 +83,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 		f, ok := fields[p.key.Value]
 		if !ok {
 			key := at.child(keyText(p.key.Value), field{}).key
-			d.fault(p.key, key, "%s", unknownKey(p.key.Value, at.key, names(v.Type())))
+			d.fault(p.key, key, "%s", d.unknownKey(p.key.Value, at.key, names(v.Type())))
 			continue
 		}
 		to := at.child(f.name, f)
@@ -94,11 +95,11 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 }
 
 // unknownKey suggests a neighbour, or the section a key of that name belongs to.
-func unknownKey(name, section string, siblings []string) string {
+func (d *decoder) unknownKey(name, section string, siblings []string) string {
 	if near := nearest(name, siblings); near != "" {
 		return fmt.Sprintf("unknown key: did you mean %s?", near)
 	}
-	for _, key := range Keys() {
+	for _, key := range d.keys {
 		if strings.HasSuffix(key, "."+name) && key != section+"."+name {
 			return fmt.Sprintf("unknown key here: did you mean %s?", key)
 		}

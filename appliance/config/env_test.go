@@ -39,7 +39,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"models[].engine": "llamacpp", "models[].llamacpp.runner": "native", "models[].llamacpp.split_mode": "row", "models[].llamacpp.url": "",
 		"mesh.open": "true", "mesh.network": "lan", "mesh.secret_enforce": "none", "mesh.tailnet.control_url": "http://a", "mesh.tailnet.tags": "tag:a",
 		"api.host": "127.0.0.1", "api.local": "127.0.0.1:1", "api.cors.allow_origins": "*", "routing.policy": "classic", "kv_share.mode": "off",
-		"kv_share.direct": "auto", "kv_share.rate": "50MiB", "update.window": "01:00-02:00", "log.level": "debug", "log.format": "json", "api.port": "1", "api.max_inflight": "1GiB", "api.max_body": "1MiB",
+		"kv_share.direct": "auto", "kv_share.rate": "50MiB", "update.window": "01:00-02:00", "telemetry.otlp": "http://c:4318", "log.level": "debug", "log.format": "json", "api.port": "1", "api.max_inflight": "1GiB", "api.max_body": "1MiB",
 	}
 	for _, key := range config.Keys() {
 		if key == "aliases" || key == "access.rules" || key == "models[].env" {

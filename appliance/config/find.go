@@ -23,5 +23,5 @@ func Find(flag string, getenv func(string) string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("finding the configuration: --config and $VIIWORK_CONFIG are not set, and there is no %s: "+
-		"write one (docs/viiwork.example.yaml shows every key), or name it with --config", strings.Join(places, " and no "))
+		"set this machine up with 'viiwork init', or name the file with --config", strings.Join(places, " and no "))
 }

@@ -55,7 +55,7 @@ func Parse(name string, data []byte, environ []string) (*Config, error) {
 		return nil, list.err()
 	}
 	if root != nil {
-		d := &decoder{src: &c.src, list: list}
+		d := &decoder{src: &c.src, list: list, keys: Keys()}
 		d.value(root, reflect.ValueOf(&c).Elem(), place{})
 	}
 	env := newEnviron(environ)

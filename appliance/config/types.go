@@ -20,6 +20,7 @@ type Config struct {
 	GPU       GPU               `key:"gpu"`
 	Access    Access            `key:"access"`
 	Update    Update            `key:"update"`
+	Telemetry Telemetry         `key:"telemetry"`
 	Log       Log               `key:"log"`
 
 	src source
@@ -148,6 +149,11 @@ type Update struct {
 	Source string `key:"source"`
 	Auto   bool   `key:"auto"`
 	Window string `key:"window"` // HH:MM-HH:MM local time, "" = any
+}
+
+// Telemetry is what others are told of requests.
+type Telemetry struct {
+	OTLP string `key:"otlp"` // a collector's URL; "" = nobody is told
 }
 
 // Log is what is written, and how.

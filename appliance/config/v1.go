@@ -32,5 +32,5 @@ func versionOne(name string, root *yaml.Node) *Fault {
 		return nil
 	}
 	return &Fault{File: name, Line: first.Line, Column: first.Column, Key: first.Value, Message: fmt.Sprintf(
-		"this is a file of viiwork 1 (it has %s at the top level): rewrite it as MIGRATING.md shows", strings.Join(found, ", "))}
+		"this is a file of viiwork 1 (it has %s at the top level): rewrite it with 'viiwork config migrate', or as MIGRATING.md shows", strings.Join(found, ", "))}
 }

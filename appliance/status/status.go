@@ -73,6 +73,8 @@ type GPU struct {
 	Display    bool     `json:"display,omitempty"`    // a screen is attached
 	Instances  []string `json:"instances,omitempty"`  // it is cut into these (MIG)
 
+	Planned *int64 `json:"planned_bytes,omitempty"` // what the models on it were expected to take, at the most
+
 	// How it is at this moment; absent where the driver does not tell.
 	Used     *int64   `json:"used_bytes,omitempty"` // of its memory, by all programs
 	Busy     *float64 `json:"busy,omitempty"`       // 0…1
@@ -111,6 +113,7 @@ type Request struct {
 	ID              string    `json:"id"`
 	Time            time.Time `json:"time"`
 	Entry           string    `json:"entry"`
+	Client          string    `json:"client,omitempty"` // the device or address it came from, at the entry node, where that is known
 	Node            string    `json:"node"`
 	Backend         string    `json:"backend"`
 	Path            string    `json:"path"`
@@ -123,6 +126,7 @@ type Request struct {
 	State           string    `json:"state"`      // queued, prefill, generating, done
 	PromptTokens    *int      `json:"prompt_tokens"`
 	CachedTokens    *int      `json:"cached_tokens"`
+	PromptDone      *int      `json:"prompt_done_tokens,omitempty"` // of the prompt, computed or cached so far; while it runs here
 	OutputTokens    *int      `json:"output_tokens"`
 	QueueMS         *float64  `json:"queue_ms"`
 	TTFTMS          *float64  `json:"ttft_ms"`
@@ -133,7 +137,7 @@ type Request struct {
 	WaitsAt        string   `json:"waits_at,omitempty"`
 	Place          *int     `json:"place,omitempty"`
 	ExpectedWaitMS *float64 `json:"expected_wait_ms,omitempty"`
-	Plan           *Plan    `json:"plan,omitempty"` // of GET /api/requests/{id} only, at the node where the request came in
+	Plan           *Plan    `json:"plan,omitempty"` // of GET /api/requests/{id} only; the node where the request came in has it
 	Status         int      `json:"status"`         // HTTP status, 0 while running, 499 when the client left first
 	Error          string   `json:"error"`
 	Task           string   `json:"task"`

@@ -216,10 +216,9 @@ func requestsQueue(tg target) {
 	var order []int
 	var all sync.WaitGroup
 	for i := range 5 {
-		tokens := 1500 // the first two hold both slots until the others have come
-		if i >= 2 {
-			tokens = 20
-		}
+		// The first two hold both slots until the others have come, and the second its own until they are answered by the
+		// other: two slots would answer in any order.
+		tokens := []int{1500, 2500, 20, 20, 20}[i]
 		all.Go(func() {
 			r := tg.post(chatPath, chat(fmt.Sprintf("queue %d", i), tokens))
 			mu.Lock()

@@ -24,6 +24,7 @@ type File struct {
 	Embedding  bool // made for /v1/embeddings
 	Rerank     bool // made for /v1/rerank
 	Projector  bool // no model of its own: what turns pictures or sound into a model's tokens
+	Tools      bool // its chat template speaks of tools
 
 	Blocks     []Block // the layers, first to last
 	Input      int64   // bytes of the embedding matrix, which an engine keeps in RAM
@@ -81,6 +82,9 @@ func (f *File) interpret(w weights) (err error) {
 	f.Rerank = arch.PoolingType == poolingRank
 	f.Embedding = !f.Rerank && (!arch.AttentionCausal || arch.PoolingType != 0)
 	f.Projector = meta.Architecture == "clip"
+	if template, ok := parsed.Header.MetadataKV.Get("tokenizer.chat_template"); ok && template.ValueType == parser.GGUFMetadataValueTypeString {
+		f.Tools = strings.Contains(template.ValueString(), "tools")
+	}
 	f.Input, f.Output, f.Vocabulary = w.input, w.output, w.vocabulary
 	f.Width, f.Wide = sane(arch.EmbeddingLength), wide(arch)
 	if !w.head && !f.Projector {

@@ -143,6 +143,24 @@ func TestRankingAndEmbeddingModelsAreTold(t *testing.T) {
 	}
 }
 
+// TestChatTemplatesTellOfTools: one that is no text tells nothing, and is the engine's to judge.
+func TestChatTemplatesTellOfTools(t *testing.T) {
+	for template, want := range map[any]bool{nil: false, "{{ messages }}": false, "{%- if tools %}{{ tools }}{% endif %}": true, uint32(7): false} {
+		h := newHeader()
+		h.str("general.architecture", "llama")
+		switch template := template.(type) {
+		case string:
+			h.str("tokenizer.chat_template", template)
+		case uint32:
+			h.num("tokenizer.chat_template", template)
+		}
+		f, err := gguf.Read(save(t, "m.gguf", h.bytes()))
+		if err != nil || f.Tools != want {
+			t.Errorf("%v: got %v, %v, want %v", template, f.Tools, err, want)
+		}
+	}
+}
+
 func FuzzReadNeverPanics(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "seed.gguf")
 	if err := enginetest.WriteGGUF(path, enginetest.GGUFOptions{Layers: 1}); err != nil {

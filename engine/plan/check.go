@@ -49,6 +49,18 @@ func Check(machine Machine, models []Model) Plan {
 	return p
 }
 
+// Taken is how many bytes of a card the plan's models take, at the most; 0 = none, or that is not known.
+func (p *Plan) Taken(accel engine.Accel, index int) int64 {
+	if p.ledger == nil {
+		return 0
+	}
+	at, there := p.ledger.card(accel, index)
+	if !there {
+		return 0
+	}
+	return p.ledger.used[at]
+}
+
 // add takes a model in, or refuses it.
 func (p *Plan) add(i int, m Model) {
 	l := p.ledger

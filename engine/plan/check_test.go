@@ -165,3 +165,16 @@ func TestSharesThatAreNoNumbersDoNotFit(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAPlanTakesOfACardIsTold, of each card it takes of, and of no other.
+func TestWhatAPlanTakesOfACardIsTold(t *testing.T) {
+	m := plan.Model{Name: "m", File: shapes()["dense-27B-Q4"], Accel: engine.AccelROCm, Groups: [][]int{{0, 1}}, Slots: 2, Context: 8192, PromptCache: -1}
+	p := plan.Check(machines()["gfx906x4-igpu"], []plan.Model{m})
+	if first, second := p.Taken(engine.AccelROCm, 0), p.Taken(engine.AccelROCm, 1); first < 5*gib || second < 5*gib || first > 16*gib || second > 16*gib {
+		t.Errorf("%d and %d bytes; %+v", first, second, p.Refusals)
+	}
+	var none plan.Plan
+	if got := p.Taken(engine.AccelROCm, 2) + p.Taken(engine.AccelCUDA, 0) + none.Taken(engine.AccelROCm, 0); got != 0 {
+		t.Errorf("%d bytes of cards that it takes nothing of", got)
+	}
+}

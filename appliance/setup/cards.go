@@ -133,7 +133,6 @@ func checkHandedOn(ctx context.Context, cfg *config.Config, env Probe, cards []g
 	if !slices.ContainsFunc(cards, func(c gpu.Card) bool { return c.Accel == engine.AccelCUDA }) {
 		return nil
 	}
-	const id = "gpu:" + handedOn
 	var tried []string
 	for _, m := range cfg.Models {
 		image := m.Llamacpp.Image
@@ -143,21 +142,31 @@ func checkHandedOn(ctx context.Context, cfg *config.Config, env Probe, cards []g
 			continue
 		}
 		tried = append(tried, image)
-		err = env.HandOn(ctx, ref)
-		if err == nil {
-			continue
+		if c := handOnce(ctx, env, ref); c.State != OK {
+			return []Check{c}
 		}
-		if known := gpu.Faults(err.Error()); len(known) > 0 {
-			f := known[0]
-			return []Check{fault(Fail, "gpu:"+f.ID, [3]string{f.Text, err.Error(), f.Fix})}
-		}
-		return []Check{fault(Fail, id, [3]string{"a container of " + ref + " was given no NVIDIA cards", err.Error(), "do as the cause says, or use runner: native"})}
 	}
 	if len(tried) == 0 {
 		return nil
 	}
-	return []Check{ok(id, "Docker hands NVIDIA cards to containers")}
+	return []Check{handsOn()}
 }
+
+// handOnce starts a container of the image with all NVIDIA cards.
+func handOnce(ctx context.Context, env Probe, ref string) Check {
+	err := env.HandOn(ctx, ref)
+	if err == nil {
+		return handsOn()
+	}
+	if known := gpu.Faults(err.Error()); len(known) > 0 {
+		f := known[0]
+		return fault(Fail, "gpu:"+f.ID, [3]string{f.Text, err.Error(), f.Fix})
+	}
+	return fault(Fail, "gpu:"+handedOn, [3]string{"a container of " + ref + " was given no NVIDIA cards", err.Error(), "do as the cause says, or use runner: native"})
+}
+
+// handsOn is what is so where Docker is set up for cards.
+func handsOn() Check { return ok("gpu:"+handedOn, "Docker hands NVIDIA cards to containers") }
 
 // rocmImage tells by its name that an image is for AMD cards, as the node itself does.
 func rocmImage(name string) bool {

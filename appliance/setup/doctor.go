@@ -1,9 +1,13 @@
-// Package setup is what an owner meets before and beside a running node. For now that is the doctor: checks of this
-// machine and its configuration, each with what is wrong, why, and what to do about it.
+// Package setup is what an owner meets before, beside and after a running node: the doctor, the files of a node and their
+// way onto the disk, the service that runs them, and the uninstall.
 //
 // The doctor works with no node running and with a broken configuration. It changes nothing: it opens files to read
 // them, binds ports and lets them go, and asks Docker and the graphics drivers what they see. Checks never fail each
 // other; one that cannot be made for want of another's answer is skipped and says so.
+//
+// Files is pure: what is known of a Machine and what was decided, its Answers, in; files out, in the order in which they
+// are written. Apply puts them on disk, all or none, and overwrites nothing unasked. Uninstall finds by place, marker, label
+// and record what viiwork made, and leaves the rest. Nothing here runs on its own or keeps state between calls.
 package setup
 
 import (
@@ -61,5 +65,6 @@ func Doctor(ctx context.Context, cfg *config.Config, env Probe) []Check {
 	checks = append(checks, checkCards(ctx, cfg, env, boxed)...)
 	checks = append(checks, checkMemory(cfg, env))
 	checks = append(checks, checkPorts(cfg, env, running)...)
-	return append(checks, node)
+	checks = append(checks, checkBudget(cfg, env), checkMTU(env), checkNetworks(ctx, cfg, env), node)
+	return append(checks, checkMesh(ctx, cfg, env)...)
 }

@@ -16,6 +16,7 @@ import (
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/setup"
+	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/enginetest"
 	"viiwork/engine/gpu"
@@ -35,10 +36,23 @@ func healthy() setup.Probe {
 			return []gpu.Card{{Index: 0, Accel: engine.AccelCUDA}, {Index: 1, Accel: engine.AccelCUDA}}, nil
 		},
 		HandOn: func(context.Context, string) error { return nil },
+		Around: func(context.Context) (setup.Around, error) { return around(), nil },
+		MTU:    func() map[string]int { return map[string]int{"eth0": 1500} },
+		Nearby: func(context.Context) []string { return nil },
+		OS:     "linux",
 		Listen: func(string) error { return nil },
 		Free:   func(string) (int64, error) { return 100 * gib, nil },
 		Memory: func() (int64, error) { return 64 * gib, nil },
 		Now:    func() time.Time { return time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC) },
+	}
+}
+
+// around is what a node tells of a mesh in which all is well.
+func around() setup.Around {
+	return setup.Around{
+		Node:    status.Node{Node: "n", Models: []status.Model{{Name: "plain", Backends: []status.Backend{{ID: "plain#0", State: "ready"}}}}},
+		Cluster: status.Cluster{Members: []status.Member{{Name: "n", State: "alive", Version: "2.1"}, {Name: "cellar", State: "alive", Version: "2.1"}}},
+		KV:      []setup.KVModel{{Name: "plain", Enabled: true}},
 	}
 }
 

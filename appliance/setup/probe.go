@@ -18,6 +18,7 @@ import (
 	"viiwork/engine/gpu"
 	"viiwork/engine/llama"
 	"viiwork/engine/native"
+	"viiwork/tsnode"
 )
 
 // Probe is what the doctor knows beside the configuration, and how it looks at the world. A nil function is the real
@@ -27,7 +28,9 @@ type Probe struct {
 	ConfigErr  error     // what was wrong with it; nil = nothing
 	Built      time.Time // when this program was built; zero = unknown
 
-	Node    func(ctx context.Context) error // asks the running node; nil = there is none to ask
+	Node    func(ctx context.Context) error           // asks the running node; nil = there is none to ask
+	Around  func(ctx context.Context) (Around, error) // asks it for what it knows; nil = there is none to ask
+	Docker  func(ctx context.Context) error           // asks Docker for a sign of life
 	Image   func(ctx context.Context, image string) error
 	Program func(ctx context.Context, binary string) error
 	Cards   func(ctx context.Context) ([]gpu.Card, []gpu.Fault)
@@ -35,11 +38,20 @@ type Probe struct {
 	Listen  func(addr string) error                       // binds addr and lets it go
 	Free    func(dir string) (int64, error)               // bytes this user may still write below dir
 	Memory  func() (int64, error)                         // bytes of RAM
+	MTU     func() map[string]int                         // of the interfaces that are up
+	Nearby  func(ctx context.Context) []string            // names of nodes that announce themselves on this LAN
+	OS      string                                        // linux or darwin; "" = this one's
 	Now     func() time.Time
 }
 
 // orReal fills in the real world for what the caller left out.
 func (p Probe) orReal(cfg *config.Config) Probe {
+	if cfg == nil {
+		cfg = &config.Config{} // of a machine without one
+	}
+	if p.Docker == nil {
+		p.Docker = pingDocker
+	}
 	if p.Image == nil {
 		p.Image = probeImage
 	}
@@ -60,6 +72,12 @@ func (p Probe) orReal(cfg *config.Config) Probe {
 	}
 	if p.Memory == nil {
 		p.Memory = memoryBytes
+	}
+	if p.MTU == nil {
+		p.MTU = interfaceMTUs
+	}
+	if p.Nearby == nil {
+		p.Nearby = func(ctx context.Context) []string { return listenAround(ctx, cfg) }
 	}
 	if p.Now == nil {
 		p.Now = time.Now
@@ -152,4 +170,42 @@ func existing(dir string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
+}
+
+// interfaceMTUs reads those that carry traffic of the mesh. A tunnel of somebody's is theirs.
+func interfaceMTUs() map[string]int {
+	found := map[string]int{}
+	interfaces, _ := net.Interfaces()
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp != 0 && i.Flags&(net.FlagLoopback|net.FlagPointToPoint) == 0 && i.Flags&net.FlagBroadcast != 0 {
+			found[i.Name] = i.MTU
+		}
+	}
+	return found
+}
+
+// listenFor is what nodes of a LAN are given to answer in.
+const listenFor = 1500 * time.Millisecond
+
+// listenAround asks by mDNS who is here, without being one of them.
+func listenAround(ctx context.Context, cfg *config.Config) (names []string) {
+	if cfg.Mesh.Network != tsnode.Tailnet || !cfg.Mesh.LAN.MDNS {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "viiwork-doctor-")
+	if err != nil {
+		return nil
+	}
+	defer os.RemoveAll(dir)
+	node, err := tsnode.New(tsnode.Config{Network: tsnode.LAN, Name: "doctor", StateDir: dir, MDNS: true, Mute: true, GossipPort: cfg.Mesh.BindPort})
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listenFor)
+	defer cancel()
+	_ = node.Run(ctx) // it ends with ctx
+	for _, p := range node.Peers() {
+		names = append(names, p.Name)
+	}
+	return names
 }

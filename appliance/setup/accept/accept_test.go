@@ -1,0 +1,127 @@
+package accept_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"viiwork/appliance/setup/accept"
+	"viiwork/appliance/status"
+)
+
+// node answers by path, as one node and as the other members that it leads to.
+func node(answers map[string]any) func(*http.Request) (*http.Response, error) {
+	return func(r *http.Request) (*http.Response, error) {
+		doc, ok := answers[r.URL.Path]
+		if err, is := doc.(error); is {
+			return nil, err
+		}
+		code, text := http.StatusOK, []byte(`{"error":{"message":"no such path"}}`)
+		if !ok {
+			code = http.StatusNotFound
+		} else {
+			text, _ = json.Marshal(doc)
+		}
+		header := http.Header{}
+		header.Set("X-Viiwork-Node", "cellar")
+		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
+	}
+}
+
+func member(name, state string, age int64) status.Member {
+	return status.Member{Name: name, State: state, Addr: "192.0.2.1:8086", AgeMS: age}
+}
+
+// TestWhatIsWrongIsTheDetail: each fault of a mesh is a failed check in words.
+func TestWhatIsWrongIsTheDetail(t *testing.T) {
+	own := status.Node{Node: "attic", Models: []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "ready", Slots: []status.Slot{{}}}}}}}
+	both := status.Cluster{Members: []status.Member{member("attic", "alive", 0), member("cellar", "alive", 100)}}
+	seen := status.Cluster{Members: []status.Member{member("cellar", "alive", 0), member("attic", "alive", 200)}, Models: []status.ClusterModel{{Name: "m", Hosts: []string{"attic"}}}}
+	stale, nameless, half := seen, seen, seen
+	stale.Members = []status.Member{member("cellar", "alive", 0), member("attic", "silent", -1)}
+	nameless.Models = nil
+	half.Warnings = []status.Warning{{ID: "gossip-udp", Text: "attic (192.0.2.1) is reached by TCP and not by UDP: it may be taken for dead"}}
+	failed := own
+	failed.Models = []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "failed", Error: "out of memory"}}}}
+	torn := own
+	torn.Warnings = []status.Warning{{ID: "model_file", Text: "models[0].path: m.gguf is truncated", Fix: "put the file there"}}
+	for name, c := range map[string]struct {
+		answers map[string]any
+		joined  bool
+		check   string
+		outcome accept.Outcome
+		detail  string
+	}{
+		"no node":         {map[string]any{"/v1/status": errors.New("no node answers")}, false, "node", accept.Fail, "no node answers"},
+		"another node":    {map[string]any{"/v1/status": status.Node{Node: "door"}}, false, "node", accept.Fail, "the node that answers is door"},
+		"a torn file":     {map[string]any{"/v1/status": torn, "/v1/cluster": both}, false, "config", accept.Fail, "is truncated: put the file there"},
+		"alone":           {map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}}, false, "joined", accept.Skip, "no other node"},
+		"kept out":        {map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}}, true, "joined", accept.Fail, "is the secret the same"},
+		"seen":            {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": seen}, true, "ports", accept.Pass, "reached by cellar"},
+		"a shut port":     {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": stale}, true, "ports", accept.Fail, "does not follow its API at 192.0.2.1:8086"},
+		"half the gossip": {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": half}, true, "ports", accept.Fail, "not by UDP"},
+		"a model unseen":  {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": nameless}, true, "joined", accept.Fail, "cellar does not list m here"},
+		"a failed engine": {map[string]any{"/v1/status": failed, "/v1/cluster": both}, false, "ready:m", accept.Fail, "out of memory"},
+		"elsewhere":       {map[string]any{"/v1/status": own, "/v1/cluster": both, "/v1/chat/completions": struct{}{}}, false, "content:m", accept.Fail, "cellar answered instead"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				results := accept.Run(t.Context(), accept.Config{Node: "attic", Models: []accept.Model{{Name: "m"}}, Joined: c.joined, Do: node(c.answers)})
+				for _, r := range results {
+					if r.Check == c.check {
+						if r.Outcome != c.outcome || !strings.Contains(r.Detail, c.detail) {
+							t.Errorf("got %+v, want %s with %q", r, c.outcome, c.detail)
+						}
+						return
+					}
+				}
+				t.Errorf("no check %s among %+v", c.check, results)
+			})
+		})
+	}
+}
+
+// TestASlowAnswerIsToldInWords: a check whose time is over says for how long it waited, and what to look at.
+func TestASlowAnswerIsToldInWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := status.Node{Node: "attic", Models: []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "ready", Slots: []status.Slot{{}}}}}}}
+		quick := node(map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}})
+		results := accept.Run(t.Context(), accept.Config{Node: "attic", Models: []accept.Model{{Name: "m"}}, Do: func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path != "/v1/chat/completions" {
+				return quick(r)
+			}
+			<-r.Context().Done()
+			return nil, fmt.Errorf("asking the node: %w", r.Context().Err())
+		}})
+		for _, r := range results {
+			if strings.Contains(r.Detail, "deadline") {
+				t.Errorf("%s says %q", r.Check, r.Detail)
+			}
+			if r.Check == "content:m" && (r.Outcome != accept.Fail || !strings.Contains(r.Detail, "no whole answer within 3m0s: ")) {
+				t.Errorf("got %+v", r)
+			}
+		}
+	})
+}
+
+// TestAModelWithoutToolsIsNoFault of the machine; one that should call them and does not is.
+func TestAModelWithoutToolsIsNoFault(t *testing.T) {
+	own := status.Node{Node: "cellar", Models: []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "ready", Slots: []status.Slot{{}}}}}}}
+	words := json.RawMessage(`{"choices":[{"finish_reason":"length","message":{"content":"mild"}}]}`)
+	answers := map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}, "/v1/chat/completions": words}
+	for noTools, want := range map[bool]accept.Outcome{true: accept.Skip, false: accept.Fail} {
+		synctest.Test(t, func(t *testing.T) {
+			results := accept.Run(t.Context(), accept.Config{Node: "cellar", Models: []accept.Model{{Name: "m", NoTools: noTools}}, Do: node(answers)})
+			at := slices.IndexFunc(results, func(r accept.Result) bool { return r.Check == "tools:m" })
+			if at < 0 || results[at].Outcome != want || !strings.Contains(results[at].Detail, "agents cannot work with this model") {
+				t.Errorf("without tools %v: got %+v", noTools, results)
+			}
+		})
+	}
+}

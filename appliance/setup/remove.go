@@ -1,0 +1,141 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+var backupName = regexp.MustCompile(`^\.bak-[0-9]{8}-[0-9]{6}(-[0-9]+)?$`)
+
+// file is the removal of one file, and of the folders above it that are empty without it and that only viiwork makes.
+func (u Uninstall) file(path string) Removal {
+	return Removal{path, func(context.Context) error {
+		if err := os.Remove(u.Machine.at(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing it: %w", err)
+		}
+		for dir := filepath.Dir(path); onlyOurs(dir); dir = filepath.Dir(dir) {
+			if os.Remove(u.Machine.at(dir)) != nil { // something else is in it
+				break
+			}
+		}
+		return nil
+	}}
+}
+
+// onlyOurs reports whether a folder is one that Files has made.
+func onlyOurs(dir string) bool {
+	base, above := filepath.Base(dir), filepath.Base(filepath.Dir(dir))
+	return base == "viiwork" || base == "versions" && above == "viiwork" || above == "versions"
+}
+
+// state finds the state directory, and the folder in memory that slots were written to.
+func (u Uninstall) state(l *Leave) {
+	dir := u.Config.Node.StateDir
+	if !u.there(dir) {
+		return
+	}
+	if spool := u.spool(); spool != "" {
+		l.Goes = append(l.Goes, Removal{spool + ", slot files", func(context.Context) error { return os.RemoveAll(spool) }})
+	}
+	if why := u.keepState(); why != "" {
+		l.Stays = append(l.Stays, dir+": "+why)
+		return
+	}
+	l.Goes = append(l.Goes, Removal{dir + ", keys, aliases and caches", func(context.Context) error {
+		return os.RemoveAll(u.Machine.at(dir))
+	}})
+}
+
+// keepState is a reason not to remove the state directory: a slip in node.state_dir must not cost an owner a home or the
+// models.
+func (u Uninstall) keepState() string {
+	dir := filepath.Clean(u.Config.Node.StateDir)
+	if strings.Count(dir, string(filepath.Separator)) < 2 {
+		return "a folder so near the root is not removed, do it by hand"
+	}
+	info, err := os.Lstat(u.Machine.at(dir))
+	if err != nil || !info.IsDir() {
+		return "no folder"
+	}
+	held := []string{u.Config.ModelsDir, u.Machine.Home, u.ConfigPath}
+	for _, m := range u.Config.Models {
+		held = append(held, m.Path)
+	}
+	for _, path := range held {
+		if path == "" {
+			continue
+		}
+		if u.holds(info, path) {
+			return path + " is in it, remove the rest by hand"
+		}
+	}
+	lock, err := os.Lstat(filepath.Join(u.Machine.at(dir), "lock"))
+	entries, readErr := os.ReadDir(u.Machine.at(dir))
+	if (err != nil || !lock.Mode().IsRegular()) && (readErr != nil || len(entries) > 0) {
+		return "no node ever ran on it"
+	}
+	if strings.Contains(filepath.Base(dir), "viiwork") { // made for nothing else
+		return ""
+	}
+	for _, e := range entries {
+		if !slices.Contains(ofNodes, e.Name()) {
+			return filepath.Join(dir, e.Name()) + " was not put there by a node, remove the rest by hand"
+		}
+	}
+	return ""
+}
+
+// ofNodes is what lies in the state directory of a node and what engines leave in their home, which is the same.
+var ofNodes = []string{"aliases.json", "before-update", "calibration.json", "engines", "handover.json", "history", "kv", "lock", "missing", "rates.json", "serf", "session-key",
+	"slots", "spool", "trust", "tsnode", "update.json", "viiwork.sock", ".cache", ".config", ".new-before-update", ".nv"}
+
+// holds reports whether path lies in a folder. Folders are compared as such, since one folder has many names: by links,
+// or on a disk that takes two spellings for one.
+func (u Uninstall) holds(folder fs.FileInfo, path string) bool {
+	real, err := filepath.EvalSymlinks(u.Machine.at(path))
+	if err != nil {
+		real = u.Machine.at(path)
+	}
+	for _, at := range []string{u.Machine.at(path), real} {
+		for ; at != filepath.Dir(at); at = filepath.Dir(at) {
+			if info, err := os.Lstat(at); err == nil && os.SameFile(folder, info) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// spool is the folder outside of the state directory that slots were written to, "" where there is none of ours. The node
+// writes down which it uses, after a word that tells one start of the machine from another.
+func (u Uninstall) spool() string {
+	text, err := Read(filepath.Join(u.Machine.at(u.Config.Node.StateDir), "spool"))
+	if err != nil {
+		return ""
+	}
+	_, dir, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || !strings.HasPrefix(filepath.Base(dir), "viiwork-") {
+		return ""
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
+		return ""
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	home, err := os.Lstat(u.Machine.at(u.Config.Node.StateDir))
+	if err != nil || !ok {
+		return ""
+	}
+	if state, ok := home.Sys().(*syscall.Stat_t); !ok || state.Uid != owner.Uid {
+		return ""
+	}
+	return dir
+}

@@ -27,34 +27,43 @@ func (a *Appliance) mountAliases(e *echo.Echo) {
 	e.POST("/api/aliases/*", a.fellow(a.revertAlias))
 }
 
-// fellow lets the node's own socket through, and members of a secured mesh: in an open one a signature proves nothing.
+// fellow lets the node's own socket and pages through, and members of a secured mesh: in an open one a signature proves nothing.
 // The handler gets a body that has been read whole and is the one that was signed.
 func (a *Appliance) fellow(next func(c echo.Context, body []byte) error) echo.HandlerFunc {
+	steered := a.steered("/aliases", next)
 	return func(c echo.Context) error {
-		hurry(c)
 		r := c.Request()
-		from := io.Reader(r.Body)
-		if !fromSocket(r) {
-			f := a.mesh.current()
-			if f == nil || !a.mesh.keys.Load().Secured() || !mesh.FromMember(r) {
-				return errNotAllowed
-			}
-			peer, err := f.verifier.Check(r)
-			if err != nil {
-				mesh.WriteRefusal(c.Response(), err)
-				return nil
-			}
-			from = peer.VerifyBody(r.Body)
+		if fromSocket(r) || !mesh.FromMember(r) {
+			return steered(c)
 		}
-		body, err := io.ReadAll(io.LimitReader(from, maxAliasBody+1))
-		switch {
-		case errors.Is(err, mesh.ErrBodyDigest):
-			return &gateway.Error{Status: http.StatusForbidden, Code: "body_digest", Message: err.Error()}
-		case err != nil || len(body) > maxAliasBody:
-			return &gateway.Error{Status: http.StatusBadRequest, Code: "invalid_json", Message: `the body must be {"name":"…","target":"…"}`}
+		hurry(c)
+		f := a.mesh.current()
+		if f == nil || !a.mesh.keys.Load().Secured() {
+			return errNotAllowed
+		}
+		peer, err := f.verifier.Check(r)
+		if err != nil {
+			mesh.WriteRefusal(c.Response(), err)
+			return nil
+		}
+		body, err := smallBody(peer.VerifyBody(r.Body))
+		if err != nil {
+			return err
 		}
 		return next(c, body)
 	}
+}
+
+// smallBody reads the body of what steers a node.
+func smallBody(from io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(from, maxAliasBody+1))
+	switch {
+	case errors.Is(err, mesh.ErrBodyDigest):
+		return nil, &gateway.Error{Status: http.StatusForbidden, Code: "body_digest", Message: err.Error()}
+	case err != nil || len(body) > maxAliasBody:
+		return nil, &gateway.Error{Status: http.StatusBadRequest, Code: "invalid_json", Message: "the body must be a JSON object, and a short one"}
+	}
+	return body, nil
 }
 
 func (a *Appliance) postAlias(c echo.Context, body []byte) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"viiwork/appliance/config"
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/history"
 	"viiwork/appliance/modelcopy"
 	"viiwork/appliance/route"
 	"viiwork/appliance/status"
@@ -25,16 +27,23 @@ import (
 	"viiwork/engine/gpu"
 	"viiwork/engine/llama"
 	"viiwork/engine/native"
+	"viiwork/engine/plan"
+	"viiwork/ui/web"
 )
 
 // Options is what a node is started with beside its configuration.
 type Options struct {
-	Version     string                // printed in status
-	StopEngines bool                  // end the engine processes with the node instead of leaving them to the next run
-	Log         *slog.Logger          // never nil
-	Ready       func(addrs ...string) // called once, when all listeners are open; nil = nobody asks
-	HostRoot    string                // holds the machine's /sys, /proc and programs; "" = /
-	Now         func() time.Time      // the clock by which requests to members are signed and theirs checked; nil = time.Now
+	Version     string                  // printed in status
+	StopEngines bool                    // end the engine processes with the node instead of leaving them to the next run
+	Log         *slog.Logger            // never nil
+	Ready       func(addrs ...string)   // called once, when all listeners are open; nil = nobody asks
+	News        func() []status.Warning // what else status is to tell; nil = nothing
+	HostRoot    string                  // holds the machine's /sys, /proc and programs; "" = /
+	Now         func() time.Time        // the clock by which requests to members are signed and theirs checked; nil = time.Now
+
+	Given     map[string]net.Listener   // listeners that what started this process had open, by the address as the configuration writes it
+	Keep      func(l net.Listener) bool // has what started this process hold a listener open for the next run; nil = it cannot
+	Restarted bool                      // what started this process starts it again when it ends
 }
 
 // Appliance is one node. Its parts stand in boot order.
@@ -54,31 +63,41 @@ type Appliance struct {
 	digests *digests
 	caches  *caches
 	copier  *modelcopy.Copier
+	tallies *tallies
+	traces  *traces
 	gateway *gateway.Gateway
+	token   string // of this run's pages
+	views   *views
+	past    *history.Store // nil = there is none
+	site    *web.Site
 	handler http.Handler
 
-	draining atomic.Bool
-	ending   atomic.Bool // the drain of the end: it is not taken back
-	abort    chan struct{}
-	abortOne sync.Once
+	passage    *passage
+	draining   atomic.Bool
+	ending     atomic.Bool  // the drain of the end: it is not taken back
+	parting    atomic.Bool  // this run takes no more, and waits for what it has
+	logReaders atomic.Int32 // pages that follow logs
+	abort      chan struct{}
+	abortOne   sync.Once
 
 	mu       sync.Mutex // guards what a reload replaces
 	cfg      *config.Config
 	cards    []gpu.Card
 	warnings []status.Warning
 	images   []string // what each model's engines are started from
+	memory   plan.Plan
 }
 
 // New makes a node from cfg. It opens nothing but the configuration's own model files, to name broken ones; a model
 // whose file is missing or broken does not keep the others from being served.
 func New(cfg *config.Config, o Options) (*Appliance, error) {
-	a := &Appliance{options: o, log: o.Log, cfg: cfg, started: time.Now(), abort: make(chan struct{}), host: hostAt(o.HostRoot)}
+	a := &Appliance{options: o, log: o.Log, cfg: cfg, started: time.Now(), abort: make(chan struct{}), host: hostAt(o.HostRoot), passage: openPassage(cfg.Node.StateDir)}
 	a.docker = docker.New(docker.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, UID: os.Getuid(), GID: os.Getgid(), Log: o.Log})
 	p, err := a.plan(cfg, nil)
 	if err != nil {
 		return nil, err
 	}
-	a.cards, a.warnings, a.images = p.cards, p.warnings, imagesOf(p.models)
+	a.cards, a.warnings, a.images, a.memory = p.cards, p.warnings, imagesOf(p.models), p.memory
 	a.spool = pickSpool(spoolPlace(cfg.Node.StateDir, cfg.KVShare.Mode == "off"))
 	a.live = gpu.NewLive(gpu.LiveConfig{Read: a.readCards, Log: o.Log})
 	a.live.Watch(p.cards)
@@ -108,8 +127,11 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		return nil, err
 	}
 	a.digests = newDigests(a.engine.Snapshot, a.mesh.tell)
+	a.tallies = newTallies(cfg.Node.Name, a.someoneServes)
+	a.traces = newTraces(cfg.Telemetry.OTLP, cfg.Node.Name, o.Version, o.Log)
 	a.caches = newCaches(a)
 	a.copier = a.newCopier()
+	a.makePages()
 	a.gateway = gateway.New(gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
@@ -130,7 +152,12 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Aliases:        a.mesh.aliases.Targets,
 		SessionKey:     a.mesh.session.Bytes,
 		StaleAfter:     cfg.Routing.StaleAfter,
-		Trusted:        fromSocket,
+		Ear:            a.tallies.ear(a.requestEnded),
+		Trusted:        a.mayCancel,
+		Anywhere:       a.requestAnywhere,
+		Elsewhere:      a.cancelElsewhere,
+		Home:           a.site,
+		Caller:         caller,
 		Log:            o.Log,
 	})
 	a.handler = a.routes()
@@ -185,6 +212,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 		return err
 	}
 	defer a.caches.close()
+	a.openHistory()
 	servers, err := a.listen(cfg)
 	if err != nil {
 		return err
@@ -205,25 +233,17 @@ func (a *Appliance) Run(ctx context.Context) error {
 	defer leave()
 	left := make(chan struct{})
 	running.Go(func() { defer close(left); end(wrap("mesh", a.mesh.run(inMesh))) })
-	for _, s := range servers {
-		running.Go(func() { end(s.serve()) })
-	}
+	open := a.open(parts, &running, servers, end)
 	running.Go(func() { a.digests.run(parts) })
 	running.Go(func() { end(wrap("cards", a.live.Run(parts))) })
 	running.Go(func() { end(wrap("accounting", a.gateway.Run(parts))) })
 	running.Go(func() { end(wrap("caches", a.caches.run(parts))) })
-	if a.options.Ready != nil {
-		a.options.Ready(addresses(servers)...)
-	}
-	a.log.Info("node is up", "node", cfg.Node.Name, "version", a.options.Version, "listening", addresses(servers))
-
-	select {
-	case <-ctx.Done():
-		a.finish(func() {
-			a.mesh.sayGoodbye(left, a.abort)
-			shut(servers)
-		})
-	case err = <-ended:
+	running.Go(func() { end(wrap("traces", a.traces.run(parts))) })
+	a.runPages(parts, &running, end)
+	limit, wished, err := a.untilTold(ctx, cues{open: open, ended: ended, servers: servers})
+	if err == nil {
+		a.finish(ctx, farewell{limit: limit, servers: servers, goodbye: func() { a.goodbye(wished, left) }})
+	} else {
 		a.mesh.sayGoodbye(left, a.abort)
 		a.endRequests()
 	}
@@ -268,30 +288,6 @@ func (a *Appliance) enginesMayRun() bool {
 	return false
 }
 
-// lastPart is how long before the end of node.drain a node that is still used takes no more: time for its goodbye, and
-// for what came in during that.
-const lastPart = 8 * time.Second
-
-// finish lets what runs finish for node.drain at most, then ends it. An abort ends the wait at once. Until its goodbye is
-// said this node still passes on what comes in by it.
-func (a *Appliance) finish(goodbye func()) {
-	a.ending.Store(true)
-	a.Drain(true)
-	patience := a.current().Node.Drain
-	wait, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if n := a.gateway.Inflight(); n > 0 {
-		a.log.Info("draining", "requests", n, "for_at_most", patience)
-	}
-	used, enough := context.WithTimeout(wait, patience-min(patience/2, lastPart))
-	defer enough()
-	a.idleWithin(used)
-	goodbye()
-	if !a.idleWithin(wait) {
-		a.endRequests()
-	}
-}
-
 // endRequests ends what still runs; each stream still gets its error event.
 func (a *Appliance) endRequests() {
 	if n := a.gateway.Inflight(); n > 0 {
@@ -301,22 +297,6 @@ func (a *Appliance) endRequests() {
 	grace, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
 	a.idleWithin(grace)
-}
-
-// idleWithin waits until no request is in flight; false when ctx or an abort came first.
-func (a *Appliance) idleWithin(ctx context.Context) bool {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for a.gateway.Inflight() > 0 {
-		select {
-		case <-look.C:
-		case <-a.abort:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
 }
 
 // Abort ends a drain at once: the second SIGTERM.
@@ -344,7 +324,7 @@ func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
 	changed = changed || !slices.Equal(a.images, imagesOf(p.models)) // one was fetched anew
 	next := *a.cfg
 	next.Models, next.ModelsDir, next.Access = cfg.Models, cfg.ModelsDir, cfg.Access
-	a.cfg, a.cards, a.warnings, a.images = &next, p.cards, p.warnings, imagesOf(p.models)
+	a.cfg, a.cards, a.warnings, a.images, a.memory = &next, p.cards, p.warnings, imagesOf(p.models), p.memory
 	a.live.Watch(p.cards)
 	if changed {
 		a.engine.Apply(p.models)
@@ -370,6 +350,7 @@ func wrap(part string, err error) error {
 func (a *Appliance) routes() http.Handler {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
+	e.Use(a.untilParting)
 	a.gateway.Mount(e)
 	a.mountStatus(e)
 	a.mountCluster(e)
@@ -378,6 +359,10 @@ func (a *Appliance) routes() http.Handler {
 	a.mountCopies(e)
 	a.mountMetrics(e)
 	a.mountSecret(e)
+	a.mountVisit(e)
+	a.mountView(e)
+	a.mountRestart(e)
+	a.mountPages(e)
 	return e
 }
 

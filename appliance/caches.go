@@ -27,7 +27,7 @@ func newCaches(a *Appliance) *caches {
 	c := &caches{a: a, dir: filepath.Join(a.cfg.Node.StateDir, "kv")}
 	c.share = kvshare.New(kvshare.Config{
 		Mode: kvshare.Mode(a.cfg.KVShare.Mode), Engine: a.engine, Known: a.mesh.known, Notes: filepath.Join(c.dir, "notes"),
-		Digest: a.digests.of, TokenBytes: a.digests.kvPerToken, News: a.mesh.tell, Log: a.log,
+		Digest: a.digests.of, TokenBytes: a.digests.kvPerToken, News: a.mesh.tell, Imported: a.tallies.imported, Log: a.log,
 	})
 	return c
 }

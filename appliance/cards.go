@@ -95,7 +95,10 @@ func (a *Appliance) cardWarnings(told []status.Warning) []status.Warning {
 }
 
 // gpuStatus lists the cards with the models that run on them. Indices count within a family of cards.
-func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
+func (a *Appliance) gpuStatus(models []engine.ModelState) []status.GPU {
+	a.mu.Lock()
+	memory := a.memory
+	a.mu.Unlock()
 	type place struct {
 		accel engine.Accel
 		index int
@@ -109,12 +112,16 @@ func gpuStatus(cards []gpu.Card, models []engine.ModelState) []status.GPU {
 		}
 	}
 	list := []status.GPU{}
-	for _, c := range cards {
-		list = append(list, status.GPU{
+	for _, c := range a.live.Cards() {
+		g := status.GPU{
 			Index: c.Index, Name: c.Name, Accel: string(c.Accel), Memory: c.Memory, Model: owner[place{c.Accel, c.Index}],
 			Gfx: c.Gfx, PCI: c.PCI, Integrated: c.Integrated, Unified: c.Unified, Display: c.Display, Instances: c.Instances,
 			Used: c.Reading.Used, Busy: c.Reading.Busy, Celsius: c.Reading.Celsius, Watts: c.Reading.Watts, CapWatts: c.Reading.CapWatts,
-		})
+		}
+		if bytes := memory.Taken(c.Accel, c.Index); bytes > 0 {
+			g.Planned = &bytes
+		}
+		list = append(list, g)
 	}
 	return list
 }

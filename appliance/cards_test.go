@@ -157,7 +157,8 @@ func TestARunningNodeReadsItsCardsAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler), HostRoot: root})
+	ready := make(chan string, 1)
+	a, err := appliance.New(cfg, appliance.Options{Version: "test", Log: slog.New(slog.DiscardHandler), HostRoot: root, Ready: func(a ...string) { ready <- "http://" + a[0] }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,4 +176,35 @@ func TestARunningNodeReadsItsCardsAnew(t *testing.T) {
 		}
 	}()
 	holds(t, "the card's load of now", func() bool { return *a.Status().GPUs[0].Busy == 0.5 })
+	select {
+	case url := <-ready:
+		toldCards(t, scrape(t, url))
+	case err := <-ended:
+		ended <- err
+	}
+}
+
+// toldCards: Prometheus is told of each card what its driver tells, and of what it does not tell there is no series.
+func toldCards(t *testing.T, told map[string]float64) {
+	t.Helper()
+	for name, want := range map[string]float64{
+		`viiwork_gpu_memory_used_bytes{accel="rocm",gpu="0"}`: 15032385536, `viiwork_gpu_busy_ratio{accel="rocm",gpu="0"}`: 0.5,
+		`viiwork_gpu_temperature_celsius{accel="rocm",gpu="0"}`: 61, `viiwork_gpu_power_watts{accel="rocm",gpu="0"}`: 171, `viiwork_gpu_power_limit_watts{accel="rocm",gpu="0"}`: 225,
+	} {
+		if got, known := told[name]; !known || got != want {
+			t.Errorf("%s is %v (%v), want %v", name, got, known, want)
+		}
+	}
+	limits, cards := 0, 0
+	for name := range told {
+		if strings.HasPrefix(name, "viiwork_gpu_power_limit_watts{") {
+			limits++
+		}
+		if strings.HasPrefix(name, "viiwork_gpu_memory_bytes{") {
+			cards++
+		}
+	}
+	if cards != 5 || limits != 4 {
+		t.Errorf("%d limits of power are told of %d cards, want 4 of 5: one has none", limits, cards)
+	}
 }

@@ -119,6 +119,9 @@ func (a *Appliance) allWarnings() []status.Warning {
 	for _, w := range net.Warnings {
 		all = append(all, status.Warning{ID: w.ID, Text: w.Text, Fix: w.Fix})
 	}
+	if a.options.News != nil {
+		all = append(all, a.options.News()...)
+	}
 	all = append(all, a.mesh.aliases.Warnings()...)
 	if f := a.mesh.current(); f != nil {
 		for _, w := range f.cluster.Warnings() {

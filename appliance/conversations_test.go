@@ -123,6 +123,7 @@ func TestRealEnginesKeepConversations(t *testing.T) {
 
 // TestRestartedEntryKnowsTheConversations, by what the others tell it.
 func TestRestartedEntryKnowsTheConversations(t *testing.T) {
+	t.Parallel()
 	t.Run("fake", func(t *testing.T) {
 		restartEntry(t, func() string {
 			return fakeEngine(t, enginetest.Options{Slots: 4, PromptCache: 8, PrefillTPS: 20_000, DecodeTPS: 1000}).URL()

@@ -233,3 +233,12 @@ func sample(sum hash.Hash, path string) error {
 	add(size-digestEnd, digestEnd)
 	return err
 }
+
+// ModelDigest is the digest by which nodes know the model file at path, all its shards counted.
+func ModelDigest(ctx context.Context, path string) (string, error) {
+	file, err := gguf.Read(path)
+	if err != nil {
+		return "", err
+	}
+	return fileDigest(ctx, file.Shards)
+}

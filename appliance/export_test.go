@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"viiwork/appliance/config"
+	"viiwork/appliance/gateway"
 	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/gpu"
@@ -98,3 +99,50 @@ func (d Digests) Update(ctx context.Context) []status.Warning {
 	d.d.update(ctx)
 	return d.d.replaced()
 }
+
+// Tallies counts requests of a node of that name, in a mesh whose models are those that served knows.
+func Tallies(node string, served func(string) bool) (prometheus.Collector, gateway.Ear) {
+	t := newTallies(node, served)
+	return t, t.ear(func(status.Request, gateway.Course) {})
+}
+
+// Cut brings what v points to within the bounds of what a member may tell.
+func Cut(v any) { cut(v) }
+
+// Newer reports whether release a came after b.
+func Newer(a, b string) bool { return newer(a, b) }
+
+// BoardOf makes the board of a node that tells own and has been told by others at a moment, by a clock ahead of its own.
+func BoardOf(now time.Time, own status.View, others ...status.View) status.Board {
+	nodes := []pictured{{Member: status.Member{Name: own.Node.Node, State: "alive"}, self: true, view: &own, at: now}}
+	for _, v := range others {
+		nodes = append(nodes, pictured{Member: status.Member{Name: v.Node.Node, State: "alive"}, view: &v, at: now, skew: told{}.skewed(v.Time, now)})
+	}
+	return picture{now: now, self: own.Node.Node, nodes: nodes}.board(nil)
+}
+
+// Skewed tells the skew of a clock after each answer.
+func Skewed(ahead ...time.Duration) (all []time.Duration) {
+	var t told
+	now := time.Now()
+	for _, d := range ahead {
+		t.skew = t.skewed(now.Add(d), now)
+		all = append(all, *t.skew)
+	}
+	return all
+}
+
+// MarkSlow marks the machines that are slow.
+var MarkSlow = markSlow
+
+// Uses is who runs and waits how much, of requests alone.
+func Uses(requests []status.BoardRequest) []status.BoardUse { return picture{}.uses(requests) }
+
+// Capped tells whether a card that takes so much of what it may is held back, as a board has it.
+func Capped(watts, limit *float64) bool {
+	view := &status.View{Node: status.Node{GPUs: []status.GPU{{Watts: watts, CapWatts: limit}}}}
+	return picture{nodes: []pictured{{view: view}}}.cards()[0].Capped
+}
+
+// ReadWord is the models in the word of the run before, nil if it is none.
+func ReadWord(data []byte, now time.Time) []string { return readWord(data, now).Models }

@@ -4,23 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"viiwork/appliance/config"
+	"viiwork/tsnode"
 )
-
-// server is one open listener with the HTTP server behind it.
-type server struct {
-	listener net.Listener
-	http     *http.Server
-	socket   string // path of a unix socket to remove at the end
-}
 
 // listen opens everything the configuration asks for, or nothing: the socket for commands of this machine, api.local,
 // and in lan mode api.host.
@@ -37,11 +30,15 @@ func (a *Appliance) listen(cfg *config.Config) (servers []*server, err error) {
 	}
 	servers = append(servers, socket)
 	for _, want := range cfg.Addresses() {
-		l, err := net.Listen("tcp", want.Addr)
-		if err != nil {
-			return servers, listenFault(want, err)
+		l, given := a.options.Given[want.Addr]
+		if !given {
+			if l, err = net.Listen("tcp", want.Addr); err != nil {
+				return servers, listenFault(want, err)
+			}
 		}
-		servers = append(servers, a.server(l))
+		s := a.server(l)
+		s.kept = given || a.options.Keep != nil && a.options.Keep(l)
+		servers = append(servers, s)
 	}
 	return servers, nil
 }
@@ -59,35 +56,21 @@ func listenFault(want config.Address, err error) error {
 	return fmt.Errorf("listening on %s (%s): %w", want.Addr, want.Keys, err)
 }
 
-// server puts the node's handler behind l. Bodies and answers have no time limit of their own: a prefill may take
-// minutes. Headers must come within 10 s, so that idle strangers do not pile up.
-func (a *Appliance) server(l net.Listener) *server {
-	return &server{listener: l, http: &http.Server{
-		Handler:           a.handler,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelWarn), // else it writes to the process's own log
-	}}
-}
-
-func (s *server) serve() error {
-	err := s.http.Serve(s.listener)
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serving on %s: %w", s.listener.Addr(), err)
-}
-
-// shut takes no more connections, and ends those that are open after their request. The socket stays: commands may ask
+// shut takes no more connections, and ends those that are open with their next answer. The socket stays: commands may ask
 // how the rest is getting on.
 func shut(servers []*server) {
 	for _, s := range servers {
 		if s.socket == "" {
-			s.http.SetKeepAlivesEnabled(false)
+			s.leaving.Store(true)
 			s.listener.Close()
 		}
 	}
+}
+
+// stillUsed tells that a connection that was taken may yet bring a request. It must not be closed before: its client has
+// no way to tell whether the question was read.
+func stillUsed(servers []*server) bool {
+	return slices.ContainsFunc(servers, func(s *server) bool { return s.socket == "" && !s.settled() })
 }
 
 // closeAll closes listeners first, then lets answers already written leave for a second at most.
@@ -122,19 +105,20 @@ const whoIsPatience = 2 * time.Second
 // there is no such device, so the request did not come the way it says.
 func (a *Appliance) serveTailnet(ctx context.Context, l net.Listener) error {
 	s := a.server(l)
-	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+	s.context = func(ctx context.Context, c net.Conn) context.Context {
 		// Asked before the next connection is taken: it must not take long.
 		asking, cancel := context.WithTimeout(ctx, whoIsPatience)
 		defer cancel()
 		from, err := netip.ParseAddrPort(c.RemoteAddr().String())
+		var who tsnode.Caller
 		if err == nil {
-			_, err = a.mesh.node.WhoIs(asking, from)
+			who, err = a.mesh.node.WhoIs(asking, from)
 		}
 		if err != nil {
 			a.log.Warn("a connection from no device of the tailnet was closed", "error", err)
 			c.Close()
 		}
-		return ctx
+		return context.WithValue(ctx, callerKey{}, deviceOf(who))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve() }()
@@ -142,7 +126,12 @@ func (a *Appliance) serveTailnet(ctx context.Context, l net.Listener) error {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
-		closeAll([]*server{s})
+		all := []*server{s}
+		shut(all)
+		settling, done := context.WithTimeout(context.Background(), firstGrace)
+		defer done()
+		a.within(settling, func() bool { return !stillUsed(all) })
+		closeAll(all)
 		return <-ended
 	}
 }

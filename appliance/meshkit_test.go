@@ -33,6 +33,7 @@ const longWait = 90 * time.Second
 
 // fellow is a node of a mesh under test, with what is needed to start it again.
 type fellow struct {
+	environ   []string // beside the test's own
 	name, dir string
 	host      string // lan: its loopback address; "" = a device of the tailnet at control
 	control   string
@@ -45,6 +46,8 @@ type fellow struct {
 	more      string   // further sections of the file
 	drain     string   // "" = 5s
 	ends      bool     // its engines end with it
+	version   string   // in this process; "" = test
+	root      string   // in this process: where it looks for its cards
 
 	mu  sync.Mutex // guards what follows
 	cmd *exec.Cmd
@@ -139,7 +142,7 @@ func (f *fellow) spawn(t testing.TB) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], path)
-	cmd.Env = append(environ(), roleEnv+"=serve")
+	cmd.Env = append(append(environ(), roleEnv+"=serve"), f.environ...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -195,7 +198,7 @@ func (f *fellow) here(t testing.TB) (leave func() error) {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
-	a, err := appliance.New(cfg, appliance.Options{Version: "test", StopEngines: f.ends, Log: slog.New(slog.DiscardHandler), Ready: func(...string) { close(ready) }})
+	a, err := appliance.New(cfg, appliance.Options{Version: cmp.Or(f.version, "test"), HostRoot: f.root, StopEngines: f.ends, Log: slog.New(slog.DiscardHandler), Ready: func(...string) { close(ready) }})
 	if err != nil {
 		t.Fatal(err)
 	}

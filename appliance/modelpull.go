@@ -117,7 +117,7 @@ func (l *pullLines) write(line status.Pull) {
 	if !l.c.Response().Committed {
 		l.c.Response().Header().Set(echo.HeaderContentType, "application/x-ndjson")
 	}
-	_ = json.NewEncoder(flushed{l.c.Response()}).Encode(line) // a client that goes ends the copy by its context
+	_ = json.NewEncoder(flushed{Response: l.c.Response()}).Encode(line) // a client that goes ends the copy by its context
 }
 
 func pulled(c modelcopy.Copied) *status.Pulled {

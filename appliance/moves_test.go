@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,7 +78,8 @@ func (m *mover) known(t *testing.T, nodes []*fellow) {
 type kvMesh struct {
 	nodes   int
 	mode    string
-	program string // "" = the real one
+	names   []string // nil = those of all tests
+	program string   // "" = the real one
 	model   enginetest.GGUFOptions
 	args    string // of the engine, as YAML items
 	cache   string // "" = 64MiB
@@ -97,7 +99,10 @@ func (k kvMesh) start(t *testing.T) (nodes []*fellow, leave []func() error) {
 		return []string{fmt.Sprintf("  - {name: m, path: %q, context: 16384, parallel: 2, args: [%s], llamacpp: {runner: native, binary: %q, prompt_cache: %s}}\n",
 			filepath.Join(dir, "tiny.gguf"), k.args, k.program, cmp.Or(k.cache, "64MiB"))}
 	})
-	for _, f := range nodes {
+	for i, f := range nodes {
+		if k.names != nil {
+			f.name = k.names[i]
+		}
 		f.ends, f.more = true, fmt.Sprintf("kv_share: {mode: %q}\n", k.mode)
 		leave = append(leave, f.here(t))
 	}
@@ -203,6 +208,7 @@ func TestARestoredCacheIsTrustedOnlyAfterEvidence(t *testing.T) {
 	off := 0
 	for _, f := range nodes {
 		kv, useless := f.kv(t), 0
+		f.toldPhases(t, kv)
 		for _, p := range kv.Pairs {
 			if p.Imports > 0 {
 				useless += p.Failed
@@ -217,6 +223,26 @@ func TestARestoredCacheIsTrustedOnlyAfterEvidence(t *testing.T) {
 	}
 	if off == 0 || slices.Contains(m.routes[7:], "pull") {
 		t.Errorf("%d have given up, by %v", off, m.routes)
+	}
+}
+
+// toldPhases holds the times of imports' parts that Prometheus is told against what people are.
+func (f *fellow) toldPhases(t *testing.T, kv status.KV) {
+	t.Helper()
+	imports := 0
+	seconds := map[string]float64{}
+	for _, p := range kv.Pairs {
+		imports += p.Imports
+		seconds["fetch"] += p.FetchSeconds
+		seconds["assemble"] += p.AssembleSeconds
+		seconds["restore"] += p.RestoreSeconds
+	}
+	told := scrape(t, f.url())
+	for phase, want := range seconds {
+		n, sum := told[fmt.Sprintf("viiwork_kv_import_phase_seconds_count{phase=%q}", phase)], told[fmt.Sprintf("viiwork_kv_import_phase_seconds_sum{phase=%q}", phase)]
+		if n != float64(imports) || math.Abs(sum-want) > 0.001*float64(1+imports) {
+			t.Errorf("%s of %d imports, in %v s: %v imports in %v s are told", phase, imports, want, n, sum)
+		}
 	}
 }
 

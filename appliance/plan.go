@@ -10,6 +10,7 @@ import (
 	"viiwork/appliance/status"
 	"viiwork/engine"
 	"viiwork/engine/gpu"
+	"viiwork/engine/plan"
 	"viiwork/images"
 )
 
@@ -19,6 +20,7 @@ type layout struct {
 	cards    []gpu.Card
 	warnings []status.Warning
 	notes    []string // what was decided, for the owner
+	memory   plan.Plan
 }
 
 // plan turns the configuration into what the engine is to serve, and refuses, at their positions, settings that this
@@ -34,7 +36,7 @@ func (a *Appliance) plan(cfg *config.Config, keep map[string]int64) (layout, err
 	if len(faults) > 0 {
 		return layout{}, faults
 	}
-	p := layout{cards: s.cards, models: s.models, notes: s.notes}
+	p := layout{cards: s.cards, models: s.models, notes: s.notes, memory: s.plan}
 	p.warnings = a.warn(cfg, s.blind)
 	for _, text := range warnings {
 		p.warnings = append(p.warnings, status.Warning{ID: "plan", Text: text, Fix: "see 'viiwork models ls --all' for what fits this machine"})

@@ -53,7 +53,7 @@ func (a *Appliance) postRotate(c echo.Context) error {
 	case f == nil:
 		return errNotInMesh
 	}
-	out := flushed{c.Response()}
+	out := flushed{Response: c.Response()}
 	write := func(line status.Rotation) {
 		if !c.Response().Committed {
 			c.Response().Header().Set(echo.HeaderContentType, "application/x-ndjson")

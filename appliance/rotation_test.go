@@ -143,6 +143,7 @@ func whole(t *testing.T, all ...*fellow) {
 
 // TestSecretIsReplacedUnderLoad: no request fails; who has the old secret only is refused afterwards and named; the new code lets in.
 func TestSecretIsReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
 	all := trio(t, rightSecret)
 	l := under(t, all...)
 	l.goesOn(t, 50)
@@ -168,9 +169,9 @@ func TestSecretIsReplacedUnderLoad(t *testing.T) {
 	if stranger.sees("m") != 0 || all[0].sees("own") != 0 {
 		t.Error("the old secret still lets in")
 	}
-	t.Setenv(newSecret, base64.StdEncoding.EncodeToString(all[0].kept(t)))
 	guest := lanFellow(t, 6)
-	guest.secret, guest.seeds = newSecret, []string{all[0].seed()}
+	guest.knows(all[0].kept(t))
+	guest.seeds = []string{all[0].seed()}
 	guest.spawn(t)
 	holds(t, "the new secret lets in", func() bool { return guest.sees("m") == 2 && all[2].member(guest.name) == "alive" })
 	if got := guest.chat("", question("m", "x", 5, false)); !got.complete(false) {
@@ -182,8 +183,14 @@ func TestSecretIsReplacedUnderLoad(t *testing.T) {
 // newSecret is the variable for a secret that a test comes to know.
 const newSecret = "VIIWORK_TEST_NEW"
 
+// knows gives a node that is to start a secret in a variable of its own.
+func (f *fellow) knows(secret []byte) {
+	f.secret, f.environ = newSecret, append(f.environ, newSecret+"="+base64.StdEncoding.EncodeToString(secret))
+}
+
 // TestLeadIsKilledUnderLoad at a step of its way: the others go on, and the next run finishes, on another node.
 func TestLeadIsKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"accept", "use"} {
 		t.Run(step, func(t *testing.T) {
 			all := trio(t, rightSecret)
@@ -217,6 +224,7 @@ func TestLeadIsKilledUnderLoad(t *testing.T) {
 
 // TestTwoLeadsEndWithOneSecret: both are started at one time, under load.
 func TestTwoLeadsEndWithOneSecret(t *testing.T) {
+	t.Parallel()
 	all := trio(t, rightSecret)
 	l := under(t, all...)
 	l.goesOn(t, 20)
@@ -247,6 +255,7 @@ func TestTwoLeadsEndWithOneSecret(t *testing.T) {
 // TestWhoWasAwayComesBackWithTheNewSecret; who had accepted it before it went comes back as it is, even when the others have forgotten
 // the old one.
 func TestWhoWasAwayComesBackWithTheNewSecret(t *testing.T) {
+	t.Parallel()
 	all := trio(t, rightSecret)
 	away, missed := all[0], all[1]
 	away.kill()
@@ -266,8 +275,7 @@ func TestWhoWasAwayComesBackWithTheNewSecret(t *testing.T) {
 	away.spawn(t)
 	holds(t, "the old secret is named", func() bool { return away.warning("gossip-secret") != nil })
 	away.leave()
-	t.Setenv(newSecret, base64.StdEncoding.EncodeToString(all[2].kept(t)))
-	away.secret = newSecret
+	away.knows(all[2].kept(t))
 	away.spawn(t)
 	whole(t, all...)
 }
@@ -338,6 +346,7 @@ func restart(t *testing.T, all []*fellow, secret string) {
 
 // TestSecretIsReplacedByHand: each node is restarted with the new secret beside the old one, then with the new one alone.
 func TestSecretIsReplacedByHand(t *testing.T) {
+	t.Parallel()
 	all := trio(t, rightSecret)
 	restart(t, all, wrongSecret+", secret_prev_env: "+rightSecret)
 	restart(t, all, wrongSecret)
@@ -350,6 +359,7 @@ func TestSecretIsReplacedByHand(t *testing.T) {
 
 // TestOpenMeshGetsASecret in three rounds of restarts.
 func TestOpenMeshGetsASecret(t *testing.T) {
+	t.Parallel()
 	all := trio(t, "")
 	restart(t, all, rightSecret+", secret_enforce: none")
 	restart(t, all, rightSecret+", secret_enforce: outgoing")

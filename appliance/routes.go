@@ -1,14 +1,17 @@
 package appliance
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/engine"
 )
@@ -18,8 +21,8 @@ func (a *Appliance) mountStatus(e *echo.Echo) {
 	e.GET("/v1/status", func(c echo.Context) error { return c.JSON(http.StatusOK, a.Status()) })
 	e.GET("/healthz", func(c echo.Context) error { return c.JSON(http.StatusOK, map[string]string{"status": "ok"}) })
 	e.GET("/readyz", a.ready)
-	e.POST("/api/drain", a.trusted(a.postDrain))
-	e.GET("/api/logs", a.trusted(a.getLogs))
+	e.POST("/api/drain", a.steered("/", a.postDrain))
+	e.GET("/api/logs", a.owner(a.getLogs))
 }
 
 var errNotAllowed = &gateway.Error{Status: http.StatusForbidden, Type: "permission_error", Code: "not_allowed",
@@ -62,11 +65,11 @@ func serving(b engine.BackendState) bool {
 	return b.State == engine.StateReady || b.State == engine.StateBusy
 }
 
-func (a *Appliance) postDrain(c echo.Context) error {
+func (a *Appliance) postDrain(c echo.Context, body []byte) error {
 	var want struct {
 		Off bool `json:"off"`
 	}
-	if err := c.Bind(&want); err != nil {
+	if len(body) > 0 && json.Unmarshal(body, &want) != nil {
 		return &gateway.Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: `the body must be {"off":true} or {"off":false}`}
 	}
 	if want.Off && a.ending.Load() {
@@ -76,6 +79,15 @@ func (a *Appliance) postDrain(c echo.Context) error {
 	a.Drain(!want.Off)
 	return c.JSON(http.StatusOK, map[string]string{"state": a.Status().State})
 }
+
+const (
+	// maxLogReaders bounds the pages that read logs at one time, and readWithin how long one may leave them lying.
+	maxLogReaders = 64
+	readWithin    = 10 * time.Second
+)
+
+var errTooManyRead = &gateway.Error{Status: http.StatusServiceUnavailable, Code: "too_many_readers",
+	Message: "too many pages follow logs of this node: close some, or use 'viiwork logs' there"}
 
 // getLogs streams the engine output of one model, or of all, as text.
 func (a *Appliance) getLogs(c echo.Context) error {
@@ -91,27 +103,48 @@ func (a *Appliance) getLogs(c echo.Context) error {
 	} else if r.Models = []string{model}; !a.serves(model) {
 		return &gateway.Error{Status: http.StatusNotFound, Type: "invalid_request_error", Code: "model_not_found", Message: fmt.Sprintf("this node has no model %q: 'viiwork models' lists them", model)}
 	}
+	to := flushed{Response: c.Response()}
+	if !fromSocket(c.Request()) { // commands of this machine may be left lying, as by a pager
+		defer a.logReaders.Add(-1)
+		if a.logReaders.Add(1) > maxLogReaders {
+			return errTooManyRead
+		}
+		to.within = readWithin
+	}
 	c.Response().Header().Set(echo.HeaderContentType, "text/plain; charset=utf-8")
 	c.Response().WriteHeader(http.StatusOK)
-	if err := a.engine.Logs(c.Request().Context(), flushed{c.Response()}, r); err != nil {
+	c.Response().Flush() // an engine may say nothing for long
+	if err := a.engine.Logs(c.Request().Context(), to, r); err != nil {
 		fmt.Fprintf(c.Response(), "viiwork: %v\n", err) // as a last line: the status line is long gone
 	}
 	return nil
 }
 
-// flushed sends on its way at once whatever is written.
-type flushed struct{ *echo.Response }
+// flushed sends on its way at once whatever is written, and gives up who does not take it in time.
+type flushed struct {
+	*echo.Response
+	within time.Duration // 0 = any
+}
 
 func (f flushed) Write(p []byte) (int, error) {
+	way := http.NewResponseController(f.Response)
+	if f.within > 0 {
+		_ = way.SetWriteDeadline(time.Now().Add(f.within)) // an in-memory server has none to set
+	}
 	n, err := f.Response.Write(p)
 	if err == nil {
-		err = http.NewResponseController(f.Response).Flush()
+		err = way.Flush()
 	}
 	return n, err
 }
 
 func (a *Appliance) serves(model string) bool {
 	return slices.ContainsFunc(a.engine.Snapshot(), func(m engine.ModelState) bool { return m.Model.Name == model })
+}
+
+// someoneServes tells whether a node of the mesh has the model.
+func (a *Appliance) someoneServes(model string) bool {
+	return a.serves(model) || slices.ContainsFunc(a.mesh.table.Snapshot(), func(n mesh.NodeState) bool { return slices.Contains(n.Known, model) })
 }
 
 // Status is what /v1/status answers.
@@ -122,7 +155,7 @@ func (a *Appliance) Status() status.Node {
 	models := a.engine.Snapshot()
 	node := status.Node{
 		Node: cfg.Node.Name, Version: a.options.Version, Network: cfg.Mesh.Network, State: stateOf(models),
-		Models: []status.Model{}, GPUs: gpuStatus(a.live.Cards(), models), Members: a.members(), Warnings: a.allWarnings(),
+		Models: []status.Model{}, GPUs: a.gpuStatus(models), Members: a.members(), Warnings: a.allWarnings(),
 	}
 	for _, m := range models {
 		model := modelStatus(m)

@@ -56,7 +56,7 @@ func (a *Appliance) listenSocket(stateDir string) (*server, error) {
 	}
 	s := a.server(l)
 	s.socket = path
-	s.http.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+	s.context = func(ctx context.Context, _ net.Conn) context.Context {
 		return context.WithValue(ctx, socketKey{}, true)
 	}
 	return s, nil

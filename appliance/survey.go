@@ -26,6 +26,7 @@ type Survey struct {
 	models []engine.Model
 	files  config.Faults
 	notes  []string
+	plan   plan.Plan
 }
 
 // Notes says in sentences what the last Check decided, and why.
@@ -44,6 +45,7 @@ func (s *Survey) Check(ctx context.Context, cfg *config.Config) (config.Faults, 
 		return faults, nil
 	}
 	p := plan.Check(s.machine(), wishes)
+	s.plan = p
 	for _, r := range p.Refusals {
 		faults = append(faults, cfg.Fault(keyOf(cfg, from[r.Model], r), "%s", r.Text))
 	}

@@ -9,6 +9,7 @@ import (
 	"viiwork/appliance/kvshare"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
+	"viiwork/appliance/status"
 	"viiwork/engine"
 )
 
@@ -44,10 +45,19 @@ func (k *call) watch(f *follower) {
 	case k.flight == nil:
 	case f.content:
 		k.flight.token()
+		produced := k.flight.produced
+		k.row.update(func(r *status.Request) { r.OutputTokens = &produced })
 	case f.prefill:
 		k.flight.computes(f.tally.left)
+		if f.tally.prompt >= 0 {
+			computed := f.tally.prompt - f.tally.left
+			k.row.update(func(r *status.Request) { r.PromptDone = &computed })
+		}
 	}
 }
+
+// Produced is how many tokens the engines of this node have generated since it started.
+func (g *Gateway) Produced() int64 { return g.flights.all() }
 
 // land takes account of what an engine has done for the request: what its backend holds now, and how fast it was. What a
 // broken engine holds is not known.

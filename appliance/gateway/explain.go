@@ -20,6 +20,9 @@ type decision struct {
 
 // decided notes why the request goes where it goes, and when its first token is due there.
 func (k *call) decided(d decision) {
+	if k.course.Planned.IsZero() {
+		k.course.Planned = k.g.now()
+	}
 	k.row.explain(d)
 	c, ok := d.plan.Chosen()
 	if !ok || !c.Measured || d.prompt == 0 {

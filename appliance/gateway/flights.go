@@ -15,6 +15,7 @@ type flights struct {
 	tell func() // that the figures have changed; nil = nobody asks
 
 	mu       sync.Mutex
+	produced int64 // tokens of all answers, from the start
 	backends map[string]map[*flight]struct{}
 	told     time.Time
 }
@@ -71,6 +72,7 @@ func (fl *flight) computes(left int) {
 func (fl *flight) token() {
 	fl.all.mu.Lock()
 	fl.produced++
+	fl.all.produced++
 	first := !fl.decoding
 	if first {
 		fl.decoding, fl.prompt = true, 0
@@ -80,6 +82,13 @@ func (fl *flight) token() {
 	if first {
 		fl.all.news()
 	}
+}
+
+// all is how many tokens were generated.
+func (f *flights) all() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.produced
 }
 
 // decoding wants the lock held.

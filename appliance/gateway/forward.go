@@ -47,10 +47,12 @@ func (k *call) forward(s seat) (again bool, err error) {
 	defer cancel(nil)
 	ctx, heard := own.Table.Guard(ctx, s.member.ID)
 	defer heard()
+	sent := time.Now()
 	resp, err := own.Client.Forward(ctx, s.member, k.passedOn(s))
 	if err != nil {
 		return k.unanswered(ctx, s.member, err)
 	}
+	k.answers(s.member, sent)
 	defer resp.Body.Close()
 	watchdog := time.AfterFunc(memberStall, func() { cancel(errMemberStalled) })
 	defer watchdog.Stop()
@@ -87,6 +89,8 @@ func (k *call) forward(s seat) (again bool, err error) {
 
 // assigned notes in the row where the request is on its way to.
 func (k *call) assigned(s seat) {
+	k.course.Placed = k.g.now()
+	k.course.Forwarded = k.course.Placed
 	reason := because(s.reason, s.waited, "", "")
 	ms := float64(k.waited.Microseconds()) / 1000
 	k.row.update(func(r *status.Request) {

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"viiwork/appliance/kvshare"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/route"
+	"viiwork/appliance/status"
 	"viiwork/engine"
 )
 
@@ -35,8 +38,17 @@ type Config struct {
 	SessionHeaders []string // the operator's own, looked at last
 	// Trusted tells whether a request may cancel others: it came by the socket, or from a page of ours. nil = nobody.
 	Trusted func(*http.Request) bool
-	Log     *slog.Logger     // nil = silent
-	Now     func() time.Time // nil = time.Now
+	// Home answers GET / where a person's browser asks; nil = as for a program that looks whether a server is there.
+	Home http.Handler
+	// Caller names the device that a request comes from, for people; "" = not known. nil = nobody is known.
+	Caller func(*http.Request) string
+	// Anywhere finds a request that this node or another remembers, with its plan if that is to be had; nil = this node alone is
+	// looked at.
+	Anywhere func(ctx context.Context, id string) (status.Request, bool)
+	// Elsewhere has another node end a request that this one does not know; known tells whether any does. nil = none does.
+	Elsewhere func(ctx context.Context, id string) (cancelled, known bool)
+	Log       *slog.Logger     // nil = silent
+	Now       func() time.Time // nil = time.Now
 
 	QueueMax   int           // requests of one model that wait at this entry for a slot anywhere in the mesh; 0 = 64, negative = none may wait
 	StaleAfter time.Duration // how long a member's word is believed, to be shown; 0 = 3 s
@@ -58,6 +70,8 @@ type Config struct {
 	Digest func(model string) string
 	// Aliases maps each further name to its model. What it gives is not changed, neither by it later on; nil = none.
 	Aliases func() map[string]string
+	// Ear hears what becomes of requests.
+	Ear Ear
 	// SessionKey gives the key that session digests and prefixes are made with, the same on all nodes of the mesh. It must not
 	// wait. nil, or none given: one of this process's own.
 	SessionKey func() []byte
@@ -203,15 +217,34 @@ func (g *Gateway) onError(err error, c echo.Context) {
 	WriteError(c, err)
 }
 
-// root answers the probes with which some clients look whether a server is there.
+// root is the first of the pages. Probes with which some clients look whether a server is there (HEAD, or asking for
+// anything but html) are answered in a line.
 func (g *Gateway) root(c echo.Context) error {
+	c.Response().Header().Add("Vary", "Accept")
+	if g.cfg.Home != nil && c.Request().Method != http.MethodHead && takesHTML(c.Request().Header.Get("Accept")) {
+		g.cfg.Home.ServeHTTP(c.Response(), c.Request())
+		return nil
+	}
 	return c.String(http.StatusOK, "viiwork "+g.cfg.Version+" on "+g.cfg.Node+"\n")
+}
+
+// takesHTML reads an Accept header as far as it matters here; who names nothing takes all.
+func takesHTML(accept string) bool {
+	for _, kind := range []string{"text/html", "text/*", "*/*"} {
+		if strings.Contains(accept, kind) {
+			return true
+		}
+	}
+	return accept == ""
 }
 
 func (g *Gateway) listRequests(c echo.Context) error {
 	n, err := wantedRows(c)
 	if err != nil {
 		return err
+	}
+	if c.QueryParam("running") == "1" {
+		return c.JSON(http.StatusOK, g.ledger.going(n))
 	}
 	return c.JSON(http.StatusOK, g.Requests(n))
 }
@@ -231,6 +264,9 @@ func wantedRows(c echo.Context) (int, error) {
 
 func (g *Gateway) getRequest(c echo.Context) error {
 	row, ok := g.Request(c.Param("id"))
+	if (!ok || row.Plan == nil) && g.cfg.Anywhere != nil && !mesh.FromMember(c.Request()) {
+		row, ok = g.cfg.Anywhere(c.Request().Context(), c.Param("id"))
+	}
 	if !ok {
 		return errNoRequest
 	}
@@ -243,8 +279,15 @@ func (g *Gateway) cancelRequest(c echo.Context) error {
 	if g.cfg.Trusted == nil || !g.cfg.Trusted(c.Request()) {
 		return &Error{Status: http.StatusForbidden, Code: "not_trusted", Message: "requests are cancelled from this machine or from its own pages only"}
 	}
-	if _, ok := g.Request(c.Param("id")); !ok {
+	cancelled := false
+	if _, here := g.Request(c.Param("id")); here {
+		cancelled = g.Cancel(c.Param("id"))
+	} else if g.cfg.Elsewhere == nil || mesh.FromMember(c.Request()) {
+		return errNoRequest
+	} else if there, known := g.cfg.Elsewhere(c.Request().Context(), c.Param("id")); known {
+		cancelled = there
+	} else {
 		return errNoRequest
 	}
-	return c.JSON(http.StatusOK, map[string]bool{"cancelled": g.Cancel(c.Param("id"))})
+	return c.JSON(http.StatusOK, map[string]bool{"cancelled": cancelled})
 }

@@ -1,8 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"viiwork/appliance/status"
 )
@@ -93,6 +98,34 @@ func (l *ledger) last(n int) []status.Request {
 	return list
 }
 
+// going returns up to n of those that run, newest first, also those that the ring has lost.
+func (l *ledger) going(n int) []status.Request {
+	l.mu.Lock()
+	all := slices.Collect(maps.Keys(l.running))
+	l.mu.Unlock()
+	list := make([]status.Request, len(all))
+	for i, e := range all {
+		list[i] = e.copy()
+	}
+	slices.SortFunc(list, func(x, y status.Request) int {
+		return cmp.Or(y.Time.Compare(x.Time), strings.Compare(x.ID, y.ID))
+	})
+	return list[:min(n, len(list))]
+}
+
+// older counts those that run and came before t.
+func (l *ledger) older(t time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for e := range l.running {
+		if e.copy().Time.Before(t) {
+			n++
+		}
+	}
+	return n
+}
+
 func (l *ledger) find(id string) *entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,3 +161,6 @@ func (g *Gateway) CancelAll() { g.ledger.endAll(errStopped) }
 
 // Inflight is the number of inference requests being answered now.
 func (g *Gateway) Inflight() int { return int(g.inflight.Load()) }
+
+// Older is the number of requests being answered that came before t.
+func (g *Gateway) Older(t time.Time) int { return g.ledger.older(t) }

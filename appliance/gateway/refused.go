@@ -40,6 +40,7 @@ func (s *search) learn(m mesh.Member, err error) {
 	if k.ctx.Err() != nil {
 		return
 	}
+	k.unseats(m, err)
 	var no *mesh.SeatRefused
 	switch {
 	case errors.As(err, &no) && no.Status == http.StatusTooManyRequests && no.Code == mesh.CodeLineFull:

@@ -73,7 +73,8 @@ type call struct {
 	bounced   map[string]bounces // by member
 	shut      map[string]shut    // by node
 	last      error              // what became of the attempt before
-	ticket    uint64             // of its place in the lineup, 0 = none yet
+	course    Course
+	ticket    uint64 // of its place in the lineup, 0 = none yet
 	waited    time.Duration
 	until     time.Time // it is given up
 }
@@ -98,7 +99,7 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 		}
 		defer k.body.release()
 		if err := k.decode(); err != nil {
-			return err
+			return k.dismissed(err)
 		}
 		k.open()
 		defer k.close()
@@ -110,7 +111,7 @@ func (g *Gateway) handle(rt endpoint) echo.HandlerFunc {
 // sends on is listened to for a while.
 func (k *call) refuse(err error) error {
 	k.hop.drop()
-	return k.g.refuse(k.c, err)
+	return k.g.refuse(k.c, k.dismissed(err))
 }
 
 // decode learns from the body what routing needs.
@@ -142,12 +143,21 @@ func (k *call) open() {
 	if len(task) > 64 || !printable(task) {
 		task = ""
 	}
+	k.course = Course{Came: k.start, Read: k.g.now()}
 	k.row = k.g.ledger.add(status.Request{
-		ID: k.id, Time: k.start, Entry: origin, Path: k.rt.path, Model: k.model, Alias: k.alias,
+		ID: k.id, Client: k.client(), Time: k.start, Entry: origin, Path: k.rt.path, Model: k.model, Alias: k.alias,
 		Session: k.session, KeySource: k.source, State: stateQueued, Task: task,
 	}, k.cancel)
 	k.ans = newAnswer(k.c)
 	k.ans.know(headKey, k.source)
+}
+
+// client names the device that it came from, at the node where it came in.
+func (k *call) client() string {
+	if k.hop != nil || k.g.cfg.Caller == nil {
+		return ""
+	}
+	return k.g.cfg.Caller(k.c.Request())
 }
 
 // close ends all that the call still has running, also after a panic.
@@ -163,6 +173,7 @@ func (k *call) close() {
 		}
 	})
 	k.g.ledger.ended(k.row)
+	k.ended()
 }
 
 // run lets this node answer what a member sent it, and any node what enters here.
@@ -179,6 +190,7 @@ func (k *call) run() error {
 
 // granted notes where the request runs, and why there.
 func (k *call) granted(lease *engine.Lease, reason string, queued time.Duration) {
+	k.course.Placed, k.course.Forwarded = k.g.now(), time.Time{}
 	backend := lease.Backend()
 	ms := float64(queued.Microseconds()) / 1000
 	k.went(k.g.id(), backend)

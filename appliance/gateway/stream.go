@@ -58,7 +58,8 @@ func (k *call) follow(f *follower, name string, data []byte) (verdict, error) {
 }
 
 func (k *call) firstContent() {
-	ms := float64(k.g.now().Sub(k.start).Microseconds()) / 1000
+	k.course.First = k.g.now()
+	ms := float64(k.course.First.Sub(k.start).Microseconds()) / 1000
 	if k.flight != nil {
 		k.first = time.Since(k.began)
 	}

@@ -67,6 +67,11 @@ func (s *Share) failed(t *Turn, r *restored, err error) {
 
 // imported counts a state that an engine has taken.
 func (s *Share) imported(model string, r *restored) {
+	if f := s.cfg.Imported; f != nil {
+		f("fetch", r.took.fetch)
+		f("assemble", r.took.assemble)
+		f("restore", r.took.restore)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pair(r)

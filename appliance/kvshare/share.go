@@ -32,9 +32,11 @@ type Config struct {
 	Digest func(model string) string // of the model's file; "" = not known yet, and its caches stay where they are
 	// TokenBytes is how many bytes of cache a token of the model takes by its file; 0, or nil = not known.
 	TokenBytes func(model string) int64
-	News       func()           // Figures has changed. It must not wait; nil = nobody asks
-	Log        *slog.Logger     // nil = silent
-	Now        func() time.Time // nil = time.Now
+	// Imported gets how long a part of bringing a cache into an engine took: fetch, assemble or restore. It must not wait; nil = nobody asks.
+	Imported func(phase string, took time.Duration)
+	News     func()           // Figures has changed. It must not wait; nil = nobody asks
+	Log      *slog.Logger     // nil = silent
+	Now      func() time.Time // nil = time.Now
 }
 
 // Share moves the caches of this node's conversations. A nil Share moves none, and all its methods say so.

@@ -38,7 +38,7 @@ func TestConversationsOfOneLengthAreToldApart(t *testing.T) {
 	h.turn(a)
 	h.turn(b)
 	a.says("> ")
-	at, err := h.begin(context.Background(), a, 60)
+	at, err := h.begin(context.Background(), a, 600) // 6 s: longer than the turns meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}

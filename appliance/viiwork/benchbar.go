@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -49,16 +48,6 @@ func (l line) draw(text string) {
 }
 
 func (l line) clear() { l.draw("") }
-
-// isTerminal reports whether a person may be reading along.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	stat, err := file.Stat()
-	return err == nil && stat.Mode()&os.ModeCharDevice != 0
-}
 
 func (b *bar) start() {
 	b.mu.Lock()

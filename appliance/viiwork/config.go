@@ -14,11 +14,11 @@ import (
 func (c *cli) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "check the configuration, or show where each setting comes from",
+		Short: "check the configuration, show where each setting comes from, or rewrite one of viiwork 1",
 		Args:  cobra.ArbitraryArgs,
 		RunE:  needVerb,
 	}
-	cmd.AddCommand(c.configValidateCommand(), c.configShowCommand())
+	cmd.AddCommand(c.configValidateCommand(), c.configShowCommand(), c.configMigrateCommand())
 	return cmd
 }
 

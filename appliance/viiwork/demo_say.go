@@ -19,6 +19,7 @@ func (m *demoMesh) sayReady(ctx context.Context) {
 		fmt.Fprintf(&s, "  %-8s %s  serves %s\n", d.name, d.url(), strings.Join(m.serves(i), ", "))
 	}
 	body := fmt.Sprintf(`"model":"%s","max_tokens":60,"messages":[{"role":"user","content":"Hello"}]`, onOne)
+	fmt.Fprintf(&s, "\nIn a browser each of these addresses shows the whole mesh; on a terminal:\n\n  %s top --mesh --config %s\n", calledAs(), inShell(first.config()))
 	fmt.Fprintf(&s, `
 In another terminal, an answer in one piece, and as a stream. %s runs "%s", and it is asked through %s: the headers
 X-Viiwork-Node and X-Viiwork-Origin say so.

@@ -44,7 +44,7 @@ func TestDocumentsNameTheVerbsThereAre(t *testing.T) {
 		}
 	}
 	typed := regexp.MustCompile("(?m)(?:^ +|[`'(])(?:bin/)?viiwork ([a-z-]+)")
-	for _, name := range []string{"README.md", "MIGRATING.md", "SECURITY.md", "docs/api.md", "docs/config.md", "docs/bench.md", "docs/kv_share.md", "docs/models.md", "docs/images.md", "docs/container.md"} {
+	for _, name := range []string{"README.md", "MIGRATING.md", "SECURITY.md", "docs/api.md", "docs/config.md", "docs/setup.md", "docs/bench.md", "docs/kv_share.md", "docs/models.md", "docs/images.md", "docs/container.md", "docs/top.md", "docs/metrics.md", "docs/updates.md"} {
 		for _, m := range typed.FindAllStringSubmatch(read(t, name), -1) {
 			if !verbs[m[1]] {
 				t.Errorf("%s tells the reader to type 'viiwork %s'", name, m[1])
@@ -100,3 +100,12 @@ func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// TestComplaintDrivesNoTerminal: what is repeated in an error may be a stranger's.
+func TestComplaintDrivesNoTerminal(t *testing.T) {
+	var said bytes.Buffer
+	s := viiwork.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &said, Environ: []string{"VIIWORK_CONFIG=/nonexistent/\x1b]0;owned\a.yaml"}}
+	if code := viiwork.Run(t.Context(), []string{"config", "validate"}, s); code == 0 || strings.ContainsAny(said.String(), "\x1b\a") || !strings.Contains(said.String(), "owned") {
+		t.Errorf("ended with %d, said %q", code, said.String())
+	}
+}

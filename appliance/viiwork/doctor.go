@@ -61,6 +61,7 @@ func (c *cli) examine(ctx context.Context) []setup.Check {
 			}
 			return err
 		}
+		probe.Around = n.around
 	}
 	return setup.Doctor(ctx, cfg, probe)
 }
@@ -74,6 +75,25 @@ func unfit(ctx context.Context, cfg *config.Config) error {
 		return faults
 	}
 	return nil
+}
+
+// around is what the running node knows of itself and its mesh. One that moves no caches has no word of them.
+func (n *node) around(ctx context.Context) (all setup.Around, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := n.get(ctx, "/v1/status", &all.Node); err != nil {
+		return all, err
+	}
+	if err := n.get(ctx, meshPath, &all.Cluster); err != nil {
+		return all, err
+	}
+	var kv struct {
+		Models []setup.KVModel `json:"models"`
+	}
+	if n.get(ctx, "/api/kv", &kv) == nil {
+		all.KV = kv.Models
+	}
+	return all, nil
 }
 
 // drawChecks prints a line a check, and below those that are not well the cause and the way out.

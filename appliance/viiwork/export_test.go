@@ -5,3 +5,13 @@ var TakeStray = takeStray
 
 // DrawKV is drawKV.
 var DrawKV = drawKV
+
+// StampPublisher does what the linker does for a release; undo takes it back.
+func StampPublisher(workflow string) (undo func()) {
+	old := publisher
+	publisher = workflow
+	return func() { publisher = old }
+}
+
+// StampVersion does what the linker does for a release.
+func StampVersion(v string) { version = v }

@@ -38,6 +38,11 @@ func (c *cli) node() (*node, error) {
 	return nodeAt(appliance.SocketPath(cfg.Node.StateDir), "viiwork serve --config "+path), nil
 }
 
+// nodeOf is the node of a configuration that was read.
+func (c *cli) nodeOf(cfg *config.Config) *node {
+	return nodeAt(appliance.SocketPath(cfg.Node.StateDir), "viiwork serve --config "+cfg.File())
+}
+
 // nodeAt is the node that listens at socket, or would if it were started by command.
 func nodeAt(socket, command string) *node {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -56,8 +61,17 @@ func (c *cli) load() (*config.Config, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	cfg, err := config.Load(path, c.Environ)
+	cfg, err := c.loadFrom(path)
 	return cfg, path, err
+}
+
+// loadFrom reads the configuration at path, under the invocation's environment and the variables beside the file.
+func (c *cli) loadFrom(path string) (*config.Config, error) {
+	environ, err := config.Beside(path, c.Environ)
+	if err != nil {
+		return nil, err
+	}
+	return config.Load(path, environ)
 }
 
 // call sends one request and returns the answer's body; the caller closes it. Any answer but a 2xx is an error.

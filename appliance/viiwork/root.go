@@ -40,10 +40,11 @@ func (c *cli) rootCommand() *cobra.Command {
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "print results and errors only")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "take every question as answered with yes")
 	root.AddCommand(
-		c.serveCommand(), c.demoCommand(),
-		c.statusCommand(), c.modelsCommand(), c.logsCommand(), c.drainCommand(),
-		c.aliasCommand(), c.joinCodeCommand(), c.imagesCommand(),
-		c.configCommand(), c.doctorCommand(), c.benchCommand(), c.simCommand(),
+		c.initCommand(), c.serveCommand(), c.demoCommand(),
+		c.statusCommand(), c.topCommand(), c.modelsCommand(), c.logsCommand(), c.drainCommand(),
+		c.aliasCommand(), c.joinCodeCommand(), c.imagesCommand(), c.acceptCommand(), c.connectCommand(),
+		c.configCommand(), c.doctorCommand(), c.uninstallCommand(), c.benchCommand(), c.simCommand(),
+		c.updateCommand(), c.releaseCommand(),
 		c.versionCommand(), c.completionCommand(), c.manCommand(),
 	)
 	return root

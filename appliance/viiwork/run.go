@@ -61,13 +61,17 @@ func (c *cli) complain(what string, err error) {
 	message := err.Error()
 	var faults config.Faults
 	if errors.As(err, &faults) {
-		fmt.Fprintln(c.Err, faults.Error())
-		message = fmt.Sprintf("%s in the configuration: mend %s and try again", count(len(faults), "fault"), itOrThem(len(faults)))
+		fmt.Fprint(c.Err, printableLines(faults.Error()))
+		where := "the configuration"
+		if what == "init" {
+			where = "the answers"
+		}
+		message = fmt.Sprintf("%s in %s: mend %s and try again", count(len(faults), "fault"), where, itOrThem(len(faults)))
 	}
 	if what != "" {
 		what += ": "
 	}
-	fmt.Fprintf(c.Err, "viiwork: %s%s\n", what, message)
+	fmt.Fprint(c.Err, printableLines("viiwork: "+what+message)) // it may repeat what a stranger said
 }
 
 // errSaid ends a verb with exit code 1 whose own output has said all there is to say.

@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 	}
 	testscript.Main(m, map[string]func(){
 		"viiwork": func() {
+			stampByFolder()
+			stampByTail()
 			os.Exit(viiwork.Run(context.Background(), os.Args[1:],
 				viiwork.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}))
 		},
@@ -45,6 +47,7 @@ func TestMain(m *testing.M) {
 // TestCommandLine plays testdata/script: the command line as its users see it. Each script finds a fake engine at
 // $ENGINE, a registry with engine:v1 at $REGISTRY, and free ports in $PORT, with two more after it, and $GOSSIP.
 func TestCommandLine(t *testing.T) {
+	t.Parallel()
 	real, ports := realEngine(), newPorts()
 	registry := imagestest.New(t)
 	registry.Random("engine:v1")
@@ -56,6 +59,8 @@ func TestCommandLine(t *testing.T) {
 			env.Defer(fake.Close)
 			work := env.WorkDir
 			env.Defer(func() { endEngines(work) })
+			env.Defer(func() { endJudges(work) })
+			env.Defer(func() { _ = exec.Command("tmux", "-S", filepath.Join(work, "tm"), "kill-server").Run() }) // of a script that failed halfway
 			port, err := ports.free()
 			if err != nil {
 				return err
@@ -89,6 +94,7 @@ func TestCommandLine(t *testing.T) {
 			"engines":  engines,
 			"gone":     gone,
 			"joincode": joinCode,
+			"versions": versions,
 		},
 	})
 }

@@ -41,12 +41,24 @@ func (c *cli) serveCommand() *cobra.Command {
 }
 
 func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
-	cfg, path, err := c.load()
+	names, err := claim(c.getenv)
 	if err != nil {
 		return err
 	}
+	cfg, path, err := c.load()
+	trial, another := c.begin(path) // also with a configuration that this version does not take: that start counts
+	if another != nil {
+		return another
+	}
+	if err != nil {
+		return trial.ended(err)
+	}
 	log := newLog(c, cfg.Log)
+	if trial.fault != nil {
+		log.Warn("updates are not in order, the node starts all the same", "error", trial.fault)
+	}
 	defer takeStray(log)()
+	defer trial.keepJudge(ctx)()
 	// Before anything is started: a signal must never meet the default handler, which would end us between two acts.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -57,18 +69,32 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 			signals <- syscall.SIGTERM
 		}()
 	}
-	node, err := appliance.New(cfg, appliance.Options{Version: thisRelease().Version, StopEngines: stopEngines, Log: log})
+	manager := newManager(c.getenv, nodeAt(appliance.SocketPath(cfg.Node.StateDir), ""))
+	g, err := takeGiven(cfg, names)
 	if err != nil {
-		return err
+		return trial.ended(err)
 	}
-	return served{node: node, signals: signals, reload: func() { cfg = c.reload(node, cfg, path, log) }}.run(ctx)
+	if g.stale {
+		log.Info("listeners of an earlier configuration are closed")
+		manager.forget()
+	}
+	node, err := appliance.New(cfg, appliance.Options{
+		Version: thisRelease().Version, StopEngines: stopEngines, Log: log,
+		Given: g.listeners, Keep: manager.keep, Restarted: restarts(c.getenv),
+		Ready: func(...string) { manager.say("READY=1") }, News: trial.news,
+	})
+	if err != nil {
+		return trial.ended(err)
+	}
+	return trial.ended(served{node: node, signals: signals, reload: func() { cfg = c.reload(node, cfg, path, log) }, manager: manager}.run(ctx))
 }
 
 // served is a node and the signals it obeys.
 type served struct {
 	node    *appliance.Appliance
 	signals <-chan os.Signal
-	reload  func() // on SIGHUP; nil = a SIGHUP ends the node as the other signals do, and a second one waits for it
+	reload  func()   // on SIGHUP; nil = a SIGHUP ends the node as the other signals do, and a second one waits for it
+	manager *manager // nil = none that wants to know
 }
 
 // run runs the node until it ends: the first signal drains it, the second gives up on the drain.
@@ -77,11 +103,18 @@ func (s served) run(ctx context.Context) error {
 	defer drain()
 	ended := make(chan error, 1)
 	go func() { ended <- s.node.Run(ctx) }()
-	asked := false
+	beat, still := s.manager.beats()
+	defer still()
+	asked, ending := false, ctx.Done()
 	for {
 		select {
 		case err := <-ended:
 			return err
+		case <-ending:
+			ending = nil
+			s.manager.say("STOPPING=1")
+		case <-beat:
+			s.manager.beat()
 		case got := <-s.signals:
 			switch {
 			case got == syscall.SIGHUP && s.reload != nil:
@@ -101,7 +134,7 @@ func (s served) run(ctx context.Context) error {
 
 // reload takes a new configuration, or leaves everything as it is and says why. It returns the one that rules now.
 func (c *cli) reload(node *appliance.Appliance, old *config.Config, path string, log *slog.Logger) *config.Config {
-	cfg, err := config.Load(path, c.Environ)
+	cfg, err := c.loadFrom(path)
 	if err == nil {
 		err = emptied(old, cfg)
 	}

@@ -11,22 +11,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Set by the linker: -X main.version=… -X main.commit=… -X main.built=2026-01-31T12:00:00Z.
-var version, commit, built string
+// Set by the linker: -X main.version=… -X main.commit=… -X main.built=2026-01-31T12:00:00Z, and in releases
+// -X main.publisher=github.com/OWNER/REPOSITORY/.github/workflows/FILE.yml: without it no update is ever believed.
+var version, commit, built, publisher string
 
 // release says what this program is; "" where nobody knows.
 type release struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit"`
-	Built   string `json:"built"` // RFC 3339
-	Go      string `json:"go"`
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
+	Version   string `json:"version"`
+	Commit    string `json:"commit"`
+	Built     string `json:"built"`     // RFC 3339
+	Publisher string `json:"publisher"` // whose updates it believes
+	Go        string `json:"go"`
+	OS        string `json:"os"`
+	Arch      string `json:"arch"`
 }
 
 // thisRelease prefers what the linker was told, then what the Go command stamped, then owns up to "dev".
 func thisRelease() release {
-	r := release{Version: version, Commit: commit, Built: built, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	r := release{Version: version, Commit: commit, Built: built, Publisher: publisher, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if stamped, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range stamped.Settings {
 			switch {
@@ -65,7 +67,7 @@ func (c *cli) versionCommand() *cobra.Command {
 			}
 			out := new(bytes.Buffer)
 			fmt.Fprintf(out, "viiwork %s\n", r.Version)
-			for _, fact := range [][2]string{{"commit", r.Commit}, {"built", r.Built}, {"go", r.Go + " " + r.OS + "/" + r.Arch}} {
+			for _, fact := range [][2]string{{"commit", r.Commit}, {"built", r.Built}, {"from", r.Publisher}, {"go", r.Go + " " + r.OS + "/" + r.Arch}} {
 				if fact[1] != "" {
 					fmt.Fprintf(out, "%-7s %s\n", fact[0], fact[1])
 				}

@@ -123,7 +123,7 @@ func TestBrokenFilesCostWhatTheyHold(t *testing.T) {
 // TestHistoryStaysWithin16MiB, however many series, origins and requests there are, for a day and more.
 func TestHistoryStaysWithin16MiB(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a while")
+		t.Skip("three full hours take up to a minute: left out by -short alone")
 	}
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -2,10 +2,13 @@ package tsnode
 
 import (
 	"context"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
+	"tailscale.com/client/local"
 	"tailscale.com/ipn/ipnstate"
 )
 
@@ -55,6 +58,17 @@ func (r Roster) Peers() []Peer { return r.r.peers(nil, 0, time.Now()) }
 // SplitSeed cuts a seed.
 func SplitSeed(seed string, normal int) (string, int) { return splitSeed(seed, normal) }
 
+// Follow reads the state of a device that answers by do.
+func Follow(ctx context.Context, do func(*http.Request) (*http.Response, error)) error {
+	t := &tailnet{cfg: Config{Log: slog.New(slog.DiscardHandler)}}
+	client := &local.Client{Transport: roundTripper(do), OmitAuth: true}
+	return t.follow(ctx, client, newWatch(t.cfg, func(*view) {}))
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (do roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return do(r) }
+
 // RelayIsPlain looks for a relay without TLS at a control server.
 func RelayIsPlain(ctx context.Context, controlURL string) bool { return relayIsPlain(ctx, controlURL) }
 
@@ -85,3 +99,6 @@ func PathTo(cfg Config, s *ipnstate.Status) string {
 	newWatch(cfg, func(v *view) { path = v.peers[0].Path }).see(s, time.Now())
 	return path
 }
+
+// DialAgain is one connection out of several tries.
+var DialAgain = dialAgain

@@ -5,18 +5,20 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // loadID reads this node's random id, and makes it where there is none. One that is damaged is replaced: the others then
 // see a new node, and forget the old one as they forget any that is gone.
 func loadID(dir string, log *slog.Logger) (string, error) {
 	path := filepath.Join(dir, "id")
-	b, err := os.ReadFile(path)
+	b, err := readPlain(path)
 	if id := strings.TrimSpace(string(b)); err == nil && isID(id) {
 		return id, nil
 	}
@@ -38,6 +40,19 @@ func loadID(dir string, log *slog.Logger) (string, error) {
 func isID(s string) bool {
 	raw, err := hex.DecodeString(s)
 	return err == nil && len(raw) == 16 && s == strings.ToLower(s)
+}
+
+// readPlain reads a file as this package writes them. Of a pipe, whose reader would wait for ever, there is nothing to read.
+func readPlain(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if stat, err := f.Stat(); err != nil || !stat.Mode().IsRegular() {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, 1<<10))
 }
 
 // writeWhole writes a file of the owner's alone that is there in full or not at all.

@@ -20,6 +20,9 @@ var (
 	ErrNotUp = errors.New("the node is not on its network")
 	// ErrUnknownCaller is returned by WhoIs for an address that no device of the tailnet has.
 	ErrUnknownCaller = errors.New("no device of the tailnet has the caller's address")
+	// ErrHangs is returned by Run for a tailnet's device that answers nothing any more, not even its own end: what of it is in
+	// this process stays there, and only another process can be the device again.
+	ErrHangs = errors.New("the device of the tailnet hangs: only a new start of the program brings it back")
 )
 
 // dialPatience bounds every dial: one to a device that is off would hang until its context ends. It is longer than 5 s
@@ -79,7 +82,7 @@ func New(cfg Config) (*Node, error) {
 func (n *Node) Close() error { return n.lock.release() }
 
 // Run keeps the node on its network until ctx ends, and returns nil then. It waits for a login without end. Listeners
-// and connections of a tailnet end with it. It runs once.
+// and connections of a tailnet end with it. It runs once. The returned error is ErrHangs when there is no other way on.
 func (n *Node) Run(ctx context.Context) error {
 	if !n.lock.held() {
 		return errors.New("running the network: the node was closed: make a new one")

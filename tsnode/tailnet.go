@@ -29,6 +29,11 @@ const (
 	// last minute, into a queue of 512 that nobody empties any more: with more of them it never ends. What is left ends with
 	// the process.
 	closePatience = 2 * time.Second
+	// lookPatience bounds one look at the device's state. One that has not answered for hangAfter does not come back: while it
+	// forgets a peer that has started anew, the library waits for that peer's packets to be received, what receives them for room
+	// in a queue of 512, and what empties that for the forgetting to end.
+	lookPatience = 15 * time.Second
+	hangAfter    = 90 * time.Second
 )
 
 // tailnet is this node as a device of its own.
@@ -59,6 +64,9 @@ func (t *tailnet) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		if errors.Is(err, ErrHangs) {
+			return err
+		}
 		w.fail(failure{t.scrub(err.Error())})
 		t.cfg.Log.Warn("the device cannot join the tailnet", "error", t.scrub(err.Error()), "again_in", pause)
 		select {
@@ -69,7 +77,7 @@ func (t *tailnet) run(ctx context.Context) error {
 	}
 }
 
-// session is one life of the device. It returns when ctx ends or when the device cannot come up.
+// session is one life of the device. It returns when ctx ends, when the device cannot come up or when it hangs.
 func (t *tailnet) session(ctx context.Context, w *watch) error {
 	prepareProcess(ctx, t.cfg, t.dir)
 	key, err := t.cfg.authKey()
@@ -81,6 +89,7 @@ func (t *tailnet) session(ctx context.Context, w *watch) error {
 		Hostname:      t.cfg.Hostname,
 		AuthKey:       key,
 		ControlURL:    t.cfg.ControlURL,
+		Port:          lastPort(t.dir),
 		AdvertiseTags: t.cfg.Tags,
 		UserLogf:      func(format string, args ...any) { t.cfg.Log.Debug(t.scrub(fmt.Sprintf(format, args...))) },
 	}
@@ -88,6 +97,7 @@ func (t *tailnet) session(ctx context.Context, w *watch) error {
 		return err // and no Close: it panics on a server that did not start
 	}
 	defer closeDevice(server)
+	keepPort(t.dir, server)
 	client, err := server.LocalClient()
 	if err != nil {
 		return err
@@ -106,7 +116,7 @@ func closeDevice(server *tsnet.Server) {
 	}
 }
 
-// follow reads the device's state at every change of it, until ctx ends or the device is refused before it was up.
+// follow reads the device's state at every change of it, until ctx ends, the device is refused before it was up, or hangs.
 func (t *tailnet) follow(ctx context.Context, client *local.Client, w *watch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var listener sync.WaitGroup
@@ -118,14 +128,17 @@ func (t *tailnet) follow(ctx context.Context, client *local.Client, w *watch) er
 
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	asked := time.Now()
+	asked, answered := time.Now(), time.Now()
 	for {
-		if s, err := client.Status(ctx); err == nil {
-			w.see(s, time.Now())
+		if s, err := look(ctx, client); err == nil {
+			answered = time.Now()
+			w.see(s, answered)
+		} else if time.Since(answered) > hangAfter && ctx.Err() == nil {
+			return ErrHangs
 		}
 		if w.waiting && time.Since(asked) > relogin {
 			asked = time.Now()
-			_ = client.StartLoginInteractive(ctx) // its outcome shows in the next state
+			askForLogin(ctx, client) // its outcome shows in the next state
 		}
 		select {
 		case <-ctx.Done():
@@ -140,6 +153,19 @@ func (t *tailnet) follow(ctx context.Context, client *local.Client, w *watch) er
 			sleep(ctx, settle)
 		}
 	}
+}
+
+// look asks the device for its state.
+func look(ctx context.Context, client *local.Client) (*ipnstate.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	return client.Status(ctx)
+}
+
+func askForLogin(ctx context.Context, client *local.Client) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	_ = client.StartLoginInteractive(ctx)
 }
 
 // listenToBus passes on that something has changed, and what the control server said in refusal. It comes back to the

@@ -106,40 +106,30 @@ func (e *Engine) sweep(ctx context.Context) {
 	}
 }
 
-// keep remembers p for its backend. The second process of one backend is not kept.
-func (e *Engine) keep(kind RunnerKind, id string, p Process) bool {
+// keep remembers p for its backend. The second process of one name is not kept.
+func (e *Engine) keep(kind RunnerKind, name string, p Process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b := e.backend(id)
-	if b == nil || b.model.Runner != kind || e.found[id] != nil {
+	b := e.berthed(name)
+	if b == nil || b.model.Runner != kind || e.found[name] != nil {
 		return false
 	}
-	e.found[id] = p
+	e.found[name] = p
 	return true
 }
 
-func (e *Engine) wants(id string) bool {
+func (e *Engine) wants(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.backend(id) != nil
+	return e.berthed(name) != nil
 }
 
-// backend wants the lock held.
-func (e *Engine) backend(id string) *backend {
-	for _, en := range e.order {
-		if b := en.backend(id); b != nil {
-			return b
-		}
-	}
-	return nil
-}
-
-// takeFound gives the process that an earlier run left for a backend, once.
-func (e *Engine) takeFound(id string) Process {
+// takeFound gives the process of that name that an earlier run left, once.
+func (e *Engine) takeFound(name string) Process {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := e.found[id]
-	delete(e.found, id)
+	p := e.found[name]
+	delete(e.found, name)
 	return p
 }
 

@@ -27,6 +27,17 @@ func (en *entry) backend(id string) *backend {
 	return nil
 }
 
+// all are its backends and their successors.
+func (en *entry) all() []*backend {
+	all := slices.Clone(en.backends)
+	for _, b := range en.backends {
+		if b.next != nil {
+			all = append(all, b.next)
+		}
+	}
+	return all
+}
+
 // entry wants the lock held.
 func (e *Engine) entry(model string) *entry {
 	for _, en := range e.order {
@@ -38,37 +49,37 @@ func (e *Engine) entry(model string) *entry {
 }
 
 // Apply sets the models to be served; before Run they are the boot set. New models start, removed ones finish what they
-// run (30 s at most) and stop, changed ones are replaced, equal ones are not touched. Of two models with one name the
-// first counts.
+// run (30 s at most) and stop, changed ones are replaced, equal ones are not touched. One that is given nothing but another
+// program keeps its line, and its backends change one after the other; what did not come up is tried again. Of two models
+// with one name the first counts.
 func (e *Engine) Apply(models []Model) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	old := e.order
 	e.order = make([]*entry, 0, len(models))
-	var fresh []*entry
+	e.retiring = slices.DeleteFunc(e.retiring, (*backend).isDone)
+	var fresh []*backend
 	for _, m := range models {
 		if e.entry(m.Name) != nil {
 			continue
 		}
-		i := slices.IndexFunc(old, func(en *entry) bool { return sameModel(en.model, m) })
+		i := slices.IndexFunc(old, func(en *entry) bool { return onlyProgram(en.model, m) })
 		if i >= 0 {
 			e.order = append(e.order, old[i])
+			fresh = append(fresh, e.change(old[i], m)...)
 			continue
 		}
 		en := e.newEntry(m)
-		e.order, fresh = append(e.order, en), append(fresh, en)
+		e.order, fresh = append(e.order, en), append(fresh, en.backends...)
 	}
-	e.retiring = slices.DeleteFunc(e.retiring, (*backend).isDone)
 	for _, en := range old {
 		if !slices.Contains(e.order, en) {
 			e.retire(en)
 		}
 	}
 	e.rank()
-	for _, en := range fresh {
-		for _, b := range en.backends {
-			b.after = e.inTheWayOf(b)
-		}
+	for _, b := range fresh {
+		b.after = e.inTheWayOf(b)
 	}
 	select {
 	case e.applied <- struct{}{}:
@@ -96,16 +107,9 @@ func (e *Engine) retire(en *entry) {
 		err = ErrNotReady
 	}
 	en.line.Refuse(err)
-	for _, b := range en.backends {
+	for _, b := range en.all() {
 		en.line.Close(b.id)
-		if !b.launched {
-			b.launched = true
-			close(b.done)
-			continue
-		}
-		b.state = StateDraining
-		b.cancel(errRetired)
-		e.retiring = append(e.retiring, b)
+		e.part(b)
 	}
 }
 
@@ -115,6 +119,9 @@ func (e *Engine) rank() {
 	for _, en := range e.order {
 		for _, b := range en.backends {
 			b.rank = n
+			if b.next != nil {
+				b.next.rank = n
+			}
 			n++
 		}
 	}
@@ -124,10 +131,16 @@ func (e *Engine) rank() {
 func (e *Engine) inTheWayOf(b *backend) []<-chan struct{} {
 	var ends []<-chan struct{}
 	for _, old := range e.retiring {
+		if old.isDone() {
+			continue
+		}
 		shares := old.model.Accel == b.model.Accel &&
 			slices.ContainsFunc(b.gpus, func(g int) bool { return slices.Contains(old.gpus, g) })
 		if old.id == b.id || shares {
 			ends = append(ends, old.done)
+			if b.before == nil {
+				old.hurry()
+			}
 		}
 	}
 	return ends
@@ -157,5 +170,5 @@ func plain(m Model) Model {
 	return m
 }
 
-// drainTime is how long a removed backend may finish what it runs.
+// drainTime is how long a removed backend may finish what it runs when others wait for its end.
 const drainTime = 30 * time.Second

@@ -15,12 +15,19 @@ type backend struct {
 	after  []<-chan struct{} // ends to wait for before the first start
 	done   chan struct{}     // closed when its life is over
 	wake   chan struct{}     // holds one: a lease left, or a seat waits to be let go
+	waited chan struct{}     // closed when somebody waits for its end
 	moved  atomic.Int64      // unix ns of the last byte or progress seen
 
 	// The rest is guarded by engine.mu.
 	cancel       func(error)
 	launched     bool
-	rank         int // place in the order of loading
+	name         string   // of its engine: the berth it is in
+	next         *backend // its successor, until that is in its place; nil = none
+	before       *backend // whose successor it is, until it is in its place; nil = nobody's
+	changes      bool     // it has the turn to change
+	refused      string   // why its last successor did not come up
+	calm         bool     // removed, and nobody waits for its end: it may finish what it runs
+	rank         int      // place in the order of loading
 	state        State
 	progress     float64
 	err          string
@@ -56,6 +63,7 @@ type backend struct {
 func newBackend(e *Engine, en *entry, n int, gpus []int) *backend {
 	return &backend{
 		engine: e, entry: en, model: en.model, id: BackendID(en.model.Name, n), gpus: gpus,
+		name: BackendID(en.model.Name, n), waited: make(chan struct{}),
 		done: make(chan struct{}), wake: make(chan struct{}, 1),
 		state: StateStarting, progress: -1, procChanged: make(chan struct{}), leases: map[*Lease]struct{}{},
 		works: map[*slotWork]struct{}{}, unwanted: map[string]time.Time{},
@@ -93,7 +101,7 @@ func (b *backend) nudge() {
 func (b *backend) set(s State, attrs ...any) {
 	e := b.engine
 	e.mu.Lock()
-	news := b.state != s
+	name, news := b.name, b.state != s
 	b.state = s
 	if s != StateLoading {
 		b.progress = -1
@@ -103,7 +111,7 @@ func (b *backend) set(s State, attrs ...any) {
 	}
 	e.mu.Unlock()
 	if news {
-		e.cfg.Log.Info("backend changed state", append([]any{"backend", b.id, "state", string(s)}, attrs...)...)
+		e.cfg.Log.Info("backend changed state", append([]any{"backend", name, "state", string(s)}, attrs...)...)
 	}
 }
 
@@ -135,6 +143,7 @@ func (b *backend) open(t Target, p Props, seats, occupied int) {
 	e := b.engine
 	now := time.Now()
 	b.moved.Store(0)
+	defer b.changed() // the next one may, unless the one before is still to end
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b.target, b.props, b.readySince, b.err = t, p, now, ""
@@ -142,7 +151,7 @@ func (b *backend) open(t Target, p Props, seats, occupied int) {
 	if p.Build != "" && b.build == "" {
 		b.build = p.Build
 	}
-	if e.ended || e.entry(b.model.Name) != b.entry {
+	if e.ended || e.entry(b.model.Name) != b.entry || !b.handOver() {
 		return // removed meanwhile
 	}
 	b.state, b.progress = StateReady, -1
@@ -154,9 +163,20 @@ func (b *backend) open(t Target, p Props, seats, occupied int) {
 func (b *backend) shut() {
 	b.engine.mu.Lock()
 	defer b.engine.mu.Unlock()
-	b.entry.line.Close(b.id)
+	if b.entry.backend(b.id) == b {
+		b.entry.line.Close(b.id)
+	}
 	b.engine.cfg.Changed()
 	b.readySince = time.Time{}
+}
+
+// seated lists the seats of its engine in the line; a successor that waits, and who was replaced, has none. It wants the
+// lock held.
+func (b *backend) seated() []*Seat {
+	if b.entry.backend(b.id) != b {
+		return nil
+	}
+	return b.entry.line.Seats(b.id)
 }
 
 // abort ends everything that runs on this backend.

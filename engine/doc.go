@@ -8,7 +8,8 @@
 // It promises: no backend ever runs more requests than it has slots; a seat is handed on only when the engine itself
 // has let go of the last request; a waiter is served in the order of the line among those that accept the freed
 // backend; nothing is given to a backend that is not ready; an engine process outlives a restarted node and is adopted
-// when its specification is unchanged; nothing that viiwork did not start is ever touched.
+// when its specification is unchanged; one that is given another program, and has room beside its new one, serves until that
+// is ready; nothing that viiwork did not start is ever touched.
 //
 // It does not know any kind of engine: a [Dialect] (engine/llama) knows flags and HTTP, a [Runner] (engine/docker,
 // engine/native) knows containers and processes.

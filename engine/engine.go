@@ -25,6 +25,12 @@ type Config struct {
 	QueueMax int // waiters per model; 0 = 64, negative = none may wait
 	// Placed tells whether processes sit on their cards; nil = cannot be known here.
 	Placed func(ctx context.Context, pids []int, gpus []int, accel Accel) Placement
+	// Room says, as an error, why a second engine of a backend of m on these cards cannot be held beside all that runs; it
+	// may take seconds. nil = nobody knows, and there is none.
+	Room func(ctx context.Context, m Model, gpus []int) error
+	// BeforeSwitch is called when a backend is about to go to another engine that could read the slot files of this one; it
+	// may save them until ctx ends. nil = nothing is saved.
+	BeforeSwitch func(ctx context.Context, backend string)
 	// CheckFile reads a model's file before an engine does and says what is wrong with it, or with what the model's
 	// settings ask of it; nil = the engine finds out.
 	CheckFile func(m Model) error
@@ -45,7 +51,8 @@ type HealthConfig struct {
 type Engine struct {
 	cfg       Config
 	transport *http.Transport
-	turn      turn
+	turn      turn // to load
+	changing  turn // to go from one engine to another
 	probes    probes
 	applied   chan struct{} // holds one: there are backends to launch
 	gates     map[RunnerKind]chan struct{}
@@ -170,7 +177,7 @@ func (e *Engine) launch(ctx context.Context, wg *sync.WaitGroup) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, en := range e.order {
-		for _, b := range en.backends {
+		for _, b := range en.all() {
 			if b.launched {
 				continue
 			}

@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// home is what a backend owns on disk.
+// home is what a backend owns on disk, in one of its berths.
 type home struct {
 	keyFile, slotDir string
 	key              string
 	newKey           bool
 }
 
-func (e *Engine) homeOf(id string) home {
-	name := SafeName(id)
+func (e *Engine) homeOf(berth string) home {
+	name := SafeName(berth)
 	return home{
 		keyFile: filepath.Join(e.cfg.StateDir, "engines", name+".key"),
 		slotDir: filepath.Join(e.cfg.Spool, "slots", name),
 	}
 }
 
-// makeHome makes the backend's folders, and its key unless an earlier run left one: a process that is to be adopted
+// makeHome makes the folders of a backend's berth, and its key unless an earlier run left one: a process that is to be adopted
 // demands the key it was started with.
-func (e *Engine) makeHome(id string) (home, error) {
-	h := e.homeOf(id)
+func (e *Engine) makeHome(berth string) (home, error) {
+	h := e.homeOf(berth)
 	for _, dir := range []string{filepath.Dir(h.keyFile), h.slotDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return h, fmt.Errorf("making the state folder: %w: allow this user to write there, or set node.state_dir", err)
@@ -106,7 +106,9 @@ func (e *Engine) clearUnwantedSlots() {
 	e.mu.Lock()
 	for _, en := range e.order {
 		for _, b := range en.backends {
-			wanted[SafeName(b.id)] = true
+			for _, name := range berths(b.id) {
+				wanted[SafeName(name)] = true
+			}
 		}
 	}
 	e.mu.Unlock()
@@ -123,8 +125,10 @@ func (e *Engine) clearAllSlots() {
 	var dirs []string
 	for _, en := range e.order {
 		for _, b := range en.backends {
-			if !b.external() {
-				dirs = append(dirs, e.homeOf(b.id).slotDir)
+			for _, name := range berths(b.id) {
+				if !b.external() {
+					dirs = append(dirs, e.homeOf(name).slotDir)
+				}
 			}
 		}
 	}
@@ -136,11 +140,11 @@ func (e *Engine) clearAllSlots() {
 
 // clearHome removes what a retired backend leaves: its key opens nothing any more, and its saved slots hold what people
 // wrote.
-func (e *Engine) clearHome(id string) {
-	h := e.homeOf(id)
+func (e *Engine) clearHome(name string) {
+	h := e.homeOf(name)
 	for _, err := range []error{os.RemoveAll(h.keyFile), os.RemoveAll(h.slotDir)} {
 		if err != nil {
-			e.cfg.Log.Warn("what a removed backend left cannot be deleted", "backend", id, "error", err)
+			e.cfg.Log.Warn("what a removed backend left cannot be deleted", "backend", name, "error", err)
 		}
 	}
 }

@@ -64,6 +64,10 @@ func (l *Lease) Backend() string { return l.b.id }
 // Model is the name of the model that runs the request.
 func (l *Lease) Model() string { return l.b.model.Name }
 
+// Replaced reports whether another engine has taken the place of the one that runs the request: what that one holds goes
+// with it.
+func (l *Lease) Replaced() bool { return l.b.replaced() }
+
 // Timing tells how long the lease was waited for.
 func (l *Lease) Timing() Timing { return l.timing }
 

@@ -52,7 +52,7 @@ func (b *backend) nextQuestion(asked time.Time, blind bool) (time.Time, bool) {
 	b.engine.mu.Lock()
 	idle := len(b.leases) == 0 && !b.slotsFresh && !blind
 	var first time.Time
-	for _, s := range b.entry.line.Seats(b.id) {
+	for _, s := range b.seated() {
 		if s.State == SeatReleasing && (first.IsZero() || s.Since.Before(first)) {
 			first = s.Since
 		}
@@ -106,10 +106,10 @@ func (b *backend) ask(ctx context.Context, t Target) bool {
 	case asking.Err() != nil || errors.Is(err, context.DeadlineExceeded):
 		return false // busy, not unable
 	default:
-		b.letGo(asked, len(b.entry.line.Seats(b.id)), grace)
+		b.letGo(asked, len(b.seated()), grace)
 	}
 	if b.external() {
-		b.letGo(asked, len(b.entry.line.Seats(b.id)), foreignGrace)
+		b.letGo(asked, len(b.seated()), foreignGrace)
 	}
 	e.cfg.Changed()
 	return err != nil
@@ -125,7 +125,7 @@ func (b *backend) vacated(asked time.Time, busy int) int {
 		}
 	}
 	releasing := 0
-	for _, s := range b.entry.line.Seats(b.id) {
+	for _, s := range b.seated() {
 		if s.State == SeatReleasing && s.Since.Before(asked) {
 			releasing++
 		}
@@ -136,7 +136,7 @@ func (b *backend) vacated(asked time.Time, busy int) int {
 // letGo hands on up to n seats that had been releasing for at least that long when the engine was asked, the longest
 // first; it wants the lock held.
 func (b *backend) letGo(asked time.Time, n int, least time.Duration) {
-	seats := slices.DeleteFunc(b.entry.line.Seats(b.id), func(s *Seat) bool {
+	seats := slices.DeleteFunc(b.seated(), func(s *Seat) bool {
 		return s.State != SeatReleasing || s.Since.After(asked.Add(-least))
 	})
 	slices.SortFunc(seats, func(x, y *Seat) int { return x.Since.Compare(y.Since) })

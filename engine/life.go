@@ -17,25 +17,34 @@ const (
 // live runs a backend from first to last. life ends it; run is the Engine's and outlives it when the model is removed.
 func (b *backend) live(run, life context.Context) {
 	defer close(b.done)
-	if b.clearWay(life) {
+	defer b.changed()
+	if b.clearWay(life) && b.awaitChange(life) {
 		for life.Err() == nil {
 			err := b.round(run, life)
+			b.giveUp(life, err)
 			if life.Err() == nil {
+				b.changed()
 				b.pause(life, err)
 			}
 		}
 	}
-	if !retired(life) {
-		return
+	if retired(life) {
+		b.vacate(life)
 	}
-	if p := b.engine.takeFound(b.id); p != nil {
-		b.end(life, p)
+}
+
+// vacate ends and removes what a retired backend has left.
+func (b *backend) vacate(life context.Context) {
+	for _, name := range berths(b.id) {
+		if p := b.engine.takeFound(name); p != nil {
+			b.end(life, p)
+		}
 	}
 	if b.leftover != nil {
 		b.end(life, b.leftover)
 	}
 	if !b.external() {
-		b.engine.clearHome(b.id)
+		b.engine.clearHome(b.name)
 	}
 }
 
@@ -85,33 +94,33 @@ func (b *backend) round(run, life context.Context) error {
 		return fault{err}
 	}
 	b.set(StateStarting)
-	proc, adopted, give, err := b.obtain(life, r, p)
+	t, err := b.obtain(life, r, p)
 	if err != nil {
 		return err
 	}
-	b.attach(proc, adopted)
-	return b.term(run, life, &term{proc: proc, target: Target{URL: proc.Record().URL, Key: p.key}, resumed: adopted, give: give})
+	b.attach(t.proc, t.resumed)
+	return b.term(run, life, t)
 }
 
-// obtain adopts the process of an earlier run, or starts one when it is its turn. give hands the turn on.
-func (b *backend) obtain(life context.Context, r Runner, p plan) (proc Process, adopted bool, give func(), err error) {
+// obtain adopts the process of an earlier run, or starts one when it is its turn.
+func (b *backend) obtain(life context.Context, r Runner, p plan) (*term, error) {
 	e := b.engine
-	if old := e.takeFound(b.id); old != nil {
-		if old.Record().Hash == p.spec.Hash && !p.newKey {
-			e.cfg.Log.Info("adopting a running engine", "backend", b.id, "process", old.Record().ID)
-			b.started = true
-			return old, true, func() {}, nil
+	if !b.started {
+		t, next, err := b.adopt(life, r, p)
+		if t != nil || err != nil {
+			return t, err
 		}
-		e.cfg.Log.Info("replacing an engine that was started otherwise", "backend", b.id, "process", old.Record().ID)
-		if err := b.end(life, old); err != nil {
-			return nil, false, nil, fmt.Errorf("stopping the engine before: %w", err)
-		}
+		p = next
 	}
 	e.mu.Lock()
 	rank := b.rank
 	e.mu.Unlock()
 	if err := e.turn.take(life, b.failures, rank); err != nil {
-		return nil, false, nil, err
+		return nil, err
+	}
+	if err := b.makeRoom(life); err != nil {
+		e.turn.give()
+		return nil, err
 	}
 	if b.started {
 		e.mu.Lock()
@@ -119,12 +128,16 @@ func (b *backend) obtain(life context.Context, r Runner, p plan) (proc Process, 
 		e.mu.Unlock()
 	}
 	b.started = true
-	proc, err = r.Start(life, p.spec)
+	proc, err := r.Start(life, p.spec)
 	if err != nil {
 		e.turn.give()
-		return nil, false, nil, fmt.Errorf("starting the engine: %w", err)
+		return nil, fmt.Errorf("starting the engine: %w", err)
 	}
-	return proc, false, e.turn.give, nil
+	return p.term(proc, false, e.turn.give), nil
+}
+
+func (p plan) term(proc Process, resumed bool, give func()) *term {
+	return &term{proc: proc, target: Target{URL: proc.Record().URL, Key: p.key}, resumed: resumed, give: give}
 }
 
 // pause waits after a round that ended with err, longer with each failure.

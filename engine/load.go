@@ -20,13 +20,18 @@ var (
 
 // loadInTime is load with the model's own limit.
 func (b *backend) loadInTime(alive context.Context, t *term) (Props, error) {
-	limit := b.model.StartupTimeout
-	if limit <= 0 {
-		limit = defaultStartup
-	}
+	limit := b.patience()
 	ctx, cancel := context.WithTimeoutCause(alive, limit, fmt.Errorf("%w (%s)", errTooSlow, limit))
 	defer cancel()
 	return b.load(ctx, t)
+}
+
+// patience is how long the model may load.
+func (b *backend) patience() time.Duration {
+	if b.model.StartupTimeout <= 0 {
+		return defaultStartup
+	}
+	return b.model.StartupTimeout
 }
 
 // load asks until the engine has answered a real request: quickly at first, as a small model is there at once, then

@@ -64,6 +64,9 @@ func (e *Engine) logged(models []string) (backends []*backend, errs []error) {
 func (b *backend) logs(ctx context.Context, w *lineWriter, tail int, follow bool) error {
 	for {
 		b.engine.mu.Lock()
+		if now := b.entry.backend(b.id); now != nil {
+			b = now // another one took its place
+		}
 		proc, changed := b.proc, b.procChanged
 		b.engine.mu.Unlock()
 		if proc != nil {
@@ -79,7 +82,9 @@ func (b *backend) logs(ctx context.Context, w *lineWriter, tail int, follow bool
 		case <-ctx.Done():
 			return nil
 		case <-b.done:
-			return nil
+			if !b.replaced() {
+				return nil
+			}
 		case <-changed:
 		}
 	}

@@ -20,7 +20,7 @@ type Runner interface {
 
 // Spec is everything a runner needs to start one backend. Paths are the same inside and outside a container.
 type Spec struct {
-	Backend string   // backend id
+	Backend string   // backend id, with "b" behind it for every other engine of that backend: two may live side by side
 	Model   Model    // runner-specific fields: Image, Binary, Env, Accel
 	GPUs    []int    // host indices this process may see
 	Args    []string // flags without the address; the runner appends Bind's
@@ -54,7 +54,7 @@ type Process interface {
 // Record identifies a process over restarts of the node.
 type Record struct {
 	ID      string // container id, or "pid 4711"
-	Backend string
+	Backend string // Spec.Backend
 	Hash    string // Spec.Hash it was started with
 	URL     string // http://127.0.0.1:PORT, known once started
 	PID     int    // host process id of the engine, 0 when it cannot be known

@@ -116,3 +116,27 @@ func TestClientThatDoesNotReadMakesNoEngineSilent(t *testing.T) {
 		t.Error("the engine was restarted")
 	}
 }
+
+// TestOldEngineThatFallsSilentEndsItsRequests: nobody would wait for it for as long as one that works may take.
+func TestOldEngineThatFallsSilentEndsItsRequests(t *testing.T) {
+	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "data: x\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}, roomy, func(c *engine.Config) {
+		c.Health = engine.HealthConfig{Interval: 50 * time.Millisecond, Stall: 2 * time.Second}
+	})
+	old := h.runner.all()[0]
+	old.fake.set(func(f *fakeEngine) { f.slots = busySlots(1, 1) })
+	l := h.acquire(engine.Request{Model: "m"})
+	resp := h.do(l)
+	h.Apply([]engine.Model{newProgram(h.Snapshot()[0].Model)})
+	eventually(t, "the new one serves", func() bool { return l.Replaced() })
+	if _, err := io.ReadAll(resp.Body); !errors.Is(err, engine.ErrSilent) {
+		t.Errorf("reading ended with %v, want ErrSilent", err)
+	}
+	resp.Body.Close()
+	l.Release()
+	eventually(t, "the old one has ended", old.wasStopped)
+	h.want("m#0", engine.StateReady)
+}

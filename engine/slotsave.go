@@ -59,9 +59,17 @@ func (e *Engine) KVTraits(backend string) (KVTraits, bool) {
 	if b == nil || b.readySince.IsZero() || !b.savesSlots() {
 		return KVTraits{}, false
 	}
+	return b.kvTraits(b.props), true
+}
+
+// kvTraits wants the lock held. p is what the engine says of itself.
+func (b *backend) kvTraits(p Props) KVTraits {
 	t := b.traits
-	t.Build, t.Slots = cmp.Or(b.props.Build, b.build), b.slotCount()
-	return t, true
+	t.Build, t.Slots = cmp.Or(p.Build, b.build), p.Slots
+	if t.Slots <= 0 {
+		t.Slots = b.model.Parallel
+	}
+	return t
 }
 
 // SaveSlot writes what a slot holds to a new file in the backend's folder, which the caller removes; on an error there is
@@ -94,11 +102,12 @@ func (e *Engine) SaveSlot(ctx context.Context, backend string, slot int) (string
 // RestoreSlot fills a slot from a file in the backend's folder, in place of what it held; when that fails the slot is
 // empty. The file stays the caller's. Errors as with SaveSlot.
 func (e *Engine) RestoreSlot(ctx context.Context, backend string, slot int, path string) (SlotFile, error) {
-	if err := liesIn(e.homeOf(backend).slotDir, path); err != nil {
-		return SlotFile{}, fmt.Errorf("restoring slot %d: %w", slot, err)
-	}
 	b, w, ctx, err := e.beginWork(ctx, backend, slot)
 	if err != nil {
+		return SlotFile{}, fmt.Errorf("restoring slot %d: %w", slot, err)
+	}
+	if err := liesIn(w.home.slotDir, path); err != nil { // as when another engine took its place meanwhile
+		b.endWork(w, false)
 		return SlotFile{}, fmt.Errorf("restoring slot %d: %w", slot, err)
 	}
 	f, err := b.do(ctx, w, func(ctx context.Context) (SlotFile, error) {

@@ -43,7 +43,7 @@ func (e *Engine) beginWork(ctx context.Context, id string, slot int) (*backend, 
 		return nil, nil, nil, errors.New("the engine has no such slot")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &slotWork{slot: slot, target: b.target, home: e.homeOf(b.id), since: time.Now(), cancel: cancel}
+	w := &slotWork{slot: slot, target: b.target, home: e.homeOf(b.name), since: time.Now(), cancel: cancel}
 	b.works[w] = struct{}{}
 	return b, w, ctx, nil
 }

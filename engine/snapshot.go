@@ -27,8 +27,9 @@ type BackendState struct {
 	Slots      []SlotView
 	Context    int // tokens per slot, 0 before it is known
 	ReadySince time.Time
-	Waiting    int  // requests in the line that accept no other backend
-	Adopted    bool // its process was started by an earlier run
+	Waiting    int     // requests in the line that accept no other backend
+	Adopted    bool    // its process was started by an earlier run
+	Change     *Change // to another engine; nil = it has the one that is wanted, and no other
 }
 
 // SlotView is one slot as it stands.
@@ -76,7 +77,7 @@ func (b *backend) view() BackendState {
 	v := BackendState{
 		ID: b.id, State: b.state, Progress: b.progress, Build: b.build, Process: b.record.ID,
 		GPUs: slices.Clone(b.gpus), Restarts: b.restarts, Err: b.err, Context: b.props.Context,
-		ReadySince: b.readySince, Adopted: b.adopted,
+		ReadySince: b.readySince, Adopted: b.adopted, Change: b.changing(),
 	}
 	if err := b.engine.findErr[b.model.Runner]; err != nil && b.waitsForFind {
 		v.Err = err.Error()

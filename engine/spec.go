@@ -47,7 +47,7 @@ func (b *backend) prepare(ctx context.Context, r Runner) (plan, error) {
 	e.mu.Lock()
 	b.build = build.Version
 	e.mu.Unlock()
-	home, err := e.makeHome(b.id)
+	home, err := e.makeHome(b.name)
 	if err != nil {
 		return plan{}, err
 	}
@@ -59,7 +59,7 @@ func (b *backend) prepare(ctx context.Context, r Runner) (plan, error) {
 		return plan{}, err
 	}
 	spec := Spec{
-		Backend: b.id, Model: m, GPUs: slices.Clone(b.gpus), Args: args, Bind: e.cfg.Dialect.Bind, Env: maps.Clone(m.Env),
+		Backend: b.name, Model: m, GPUs: slices.Clone(b.gpus), Args: args, Bind: e.cfg.Dialect.Bind, Env: maps.Clone(m.Env),
 		KeyFile: home.keyFile, SlotDir: home.slotDir, ReadOnly: file.dirs,
 	}
 	b.keepTraits(build, spec)

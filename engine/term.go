@@ -77,11 +77,11 @@ func (b *backend) part(run, life context.Context, t *term, gone <-chan struct{},
 		return err
 	}
 	lost := errStopped
-	switch {
-	case retired(life):
+	if retired(life) {
 		b.set(StateDraining)
-		b.drain(run, gone)
-	case errors.Is(err, ErrSilent):
+		err = b.drain(run, t.target, gone)
+	}
+	if errors.Is(err, ErrSilent) {
 		lost = ErrSilent
 	}
 	b.abort(lost)
@@ -102,21 +102,49 @@ func (e *Engine) stops() bool {
 	return e.stop
 }
 
-// drain waits until the leases of a removed backend are released.
-func (b *backend) drain(run context.Context, gone <-chan struct{}) {
-	limit := time.NewTimer(drainTime)
+// drain waits until the leases of a removed backend are released: long if nobody waits for its end. ErrSilent says that the
+// engine does nothing for them.
+func (b *backend) drain(run context.Context, t Target, gone <-chan struct{}) error {
+	b.engine.mu.Lock()
+	patience, waited := drainTime, (<-chan struct{})(nil)
+	if b.calm {
+		patience, waited = longDrain, b.waited
+	}
+	b.engine.mu.Unlock()
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
+	look := time.NewTicker(b.engine.cfg.Health.Interval)
+	defer look.Stop()
 	for len(b.held()) > 0 {
 		select {
 		case <-b.wake:
+		case <-waited:
+			waited = nil
+			limit.Reset(drainTime)
+		case <-look.C:
+			if b.hangs(run, t) {
+				return ErrSilent
+			}
 		case <-gone:
-			return
+			return nil
 		case <-run.Done():
-			return
+			return nil
 		case <-limit.C:
-			return
+			return nil
 		}
 	}
+	return nil
+}
+
+// hangs reports whether an engine that nobody watches any more has given nothing to those who wait, for too long.
+func (b *backend) hangs(ctx context.Context, t Target) bool {
+	health := b.engine.cfg.Health
+	quiet, owes := b.quiet(time.Now())
+	if owes && quiet >= health.Interval {
+		b.ask(ctx, t) // it may be in a long prefill
+		quiet, owes = b.quiet(time.Now())
+	}
+	return owes && quiet >= health.Stall
 }
 
 // end stops a process; one that cannot be stopped is tried again before the next start.

@@ -10,7 +10,7 @@ import (
 // starts: the owner's order decides between them, not chance.
 const gatherTime = 100 * time.Millisecond
 
-// turn lets one backend of this machine load at a time: several at once would fight over the disk, and an engine that
+// turn lets one backend of this machine load, or change, at a time: several at once would fight over the disk, and an engine that
 // fits its cards by itself would count memory which another is about to take.
 type turn struct {
 	mu      sync.Mutex

@@ -15,6 +15,10 @@ var errMisplaced = errors.New("the engine runs on other cards than it was given"
 
 // serve opens the backend's seats and watches over it until it ends, falls silent, sickens or ctx ends.
 func (b *backend) serve(ctx context.Context, t *term, p Props) error {
+	b.prepareSwitch(ctx, p)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	seats, occupied := b.seats(p), 0
 	var asked time.Time
 	if t.resumed {
@@ -134,7 +138,7 @@ func (b *backend) quiet(now time.Time) (time.Duration, bool) {
 			waits(time.Unix(0, ns))
 		}
 	}
-	for _, s := range b.entry.line.Seats(b.id) {
+	for _, s := range b.seated() {
 		if s.State == SeatReleasing {
 			waits(s.Since)
 		}

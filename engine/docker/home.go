@@ -6,17 +6,25 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
 )
 
 // Home is the container that this process itself runs in, as Docker describes it. Engines are its neighbours, not its
 // children: the paths and addresses they are given are the machine's.
 type Home struct {
-	Name        string
-	HostNetwork bool // it shares the machine's network: engines' ports on 127.0.0.1 can be reached
+	ID, Name    string
+	HostNetwork bool   // it shares the machine's network: engines' ports on 127.0.0.1 can be reached
+	Image       string // its id
+	ImageName   string // the one that it was made from, at that time
+	Restart     string // what Docker does when it ends
+	Passing     bool   // and whether it is removed then
+	Labels      map[string]string
+	Binds       []string // paths and named volumes of the machine, as [Box] has them; what goes with the container is not among them
 	mounts      []container.MountPoint
 }
 
@@ -46,11 +54,35 @@ func (r *Runner) Home(ctx context.Context) (*Home, error) {
 func homeOf(c container.InspectResponse) *Home {
 	h := &Home{mounts: c.Mounts}
 	if c.ContainerJSONBase != nil {
-		h.Name = strings.TrimPrefix(c.Name, "/")
+		h.ID, h.Name, h.Image = c.ID, strings.TrimPrefix(c.Name, "/"), c.Image
 		h.HostNetwork = c.HostConfig != nil && c.HostConfig.NetworkMode.IsHost()
+		if c.HostConfig != nil {
+			h.Restart, h.Passing = string(c.HostConfig.RestartPolicy.Name), c.HostConfig.AutoRemove
+		}
 	}
+	if c.Config != nil {
+		h.ImageName, h.Labels = c.Config.Image, c.Config.Labels
+	}
+	for _, m := range c.Mounts {
+		from := m.Source
+		switch {
+		case m.Type == mount.TypeVolume && !anonymous.MatchString(m.Name):
+			from = m.Name
+		case m.Type != mount.TypeBind:
+			continue
+		}
+		bind := from + ":" + m.Destination
+		if !m.RW {
+			bind += ":ro"
+		}
+		h.Binds = append(h.Binds, bind)
+	}
+	slices.Sort(h.Binds)
 	return h
 }
+
+// anonymous is the name of a volume that nobody gave one.
+var anonymous = regexp.MustCompile(`^([0-9a-f]{64})?$`)
 
 // At says where path, absolute, is on the machine: "" = nowhere, it is in the container alone.
 func (h *Home) At(path string) string {

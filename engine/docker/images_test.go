@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -36,7 +37,9 @@ func teller(t *testing.T, lines ...string) *docker.Runner {
 			w.WriteHeader(http.StatusBadRequest)
 			_ = json.NewEncoder(w).Encode(map[string]string{"message": "user is " + asked.User})
 		case strings.Contains(r.URL.Path, "/images/present/json"):
-			_, _ = w.Write([]byte(`{"Id":"sha256:aa","Config":{}}`))
+			_, _ = w.Write([]byte(`{"Id":"sha256:aa","Size":7,"Config":{"User":"5"}}`))
+		case strings.HasSuffix(r.URL.Path, "/images/get"):
+			_, _ = w.Write([]byte("archive of " + r.URL.Query().Get("names")))
 		default:
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = w.Write([]byte(`{"message":"No such image"}`))
@@ -112,6 +115,31 @@ func TestMissingImageIsNotThere(t *testing.T) {
 	_, err := teller(t).Probe(t.Context(), engine.Model{Image: "sha256:" + strings.Repeat("a", 64)}, "--help")
 	if err == nil || !strings.Contains(err.Error(), "viiwork images ls") {
 		t.Errorf("a pinned image that is gone: %v", err)
+	}
+}
+
+func TestImageIsSavedAsItIs(t *testing.T) {
+	r := teller(t)
+	if _, _, err := r.SaveImage(t.Context(), "absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	archive, size, err := r.SaveImage(t.Context(), "present")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	if text, err := io.ReadAll(archive); err != nil || string(text) != "archive of present" || size != 7 {
+		t.Errorf("%s, %d bytes, %v", text, size, err)
+	}
+	if config, err := r.ImageConfig(t.Context(), "present"); err != nil || !strings.Contains(string(config), `"User":"5"`) {
+		t.Errorf("%s, %v", config, err)
+	}
+}
+
+// TestDiskOfAnotherMachineIsNotJudged: a folder of that name here would be another one.
+func TestDiskOfAnotherMachineIsNotJudged(t *testing.T) {
+	if free, err := teller(t).Free(t.Context()); err == nil {
+		t.Errorf("%d bytes", free)
 	}
 }
 

@@ -162,7 +162,7 @@ func bindCards(hostCfg *container.HostConfig, spec engine.Spec, h host) {
 	}
 }
 
-// containerName is the same for every start of one backend, so that two of them can never run side by side.
+// containerName is the same for every start of one name of a backend's engines, so that two of it can never run side by side.
 func containerName(node, backend string) string {
 	return fmt.Sprintf("viiwork-%s-%s", node, engine.SafeName(backend))
 }

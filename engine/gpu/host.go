@@ -88,7 +88,16 @@ func (h Host) Memory(ctx context.Context) *int64 {
 	if h.mac() {
 		return h.sysctl(ctx, "hw.memsize")
 	}
-	return memTotal(readText(h.path("proc/meminfo")))
+	return memField(readText(h.path("proc/meminfo")), "MemTotal:")
+}
+
+// Available is how many bytes of its memory programs can have now without others being pushed out; nil = unknown, as on
+// Macs.
+func (h Host) Available(context.Context) *int64 {
+	if h.mac() {
+		return nil
+	}
+	return memField(readText(h.path("proc/meminfo")), "MemAvailable:")
 }
 
 func (h Host) mac() bool {

@@ -48,11 +48,11 @@ func readScaled(path string, unit float64, as func(float64) *float64) *float64 {
 
 const memoryMax = 1 << 50 // bytes; what claims more is no figure
 
-// memTotal reads the size of memory out of /proc/meminfo.
-func memTotal(text string) *int64 {
+// memField reads a figure in bytes out of /proc/meminfo.
+func memField(text, name string) *int64 {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[0] != "MemTotal:" || fields[2] != "kB" {
+		if len(fields) != 3 || fields[0] != name || fields[2] != "kB" {
 			continue
 		}
 		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n > 0 && n <= memoryMax>>10 {

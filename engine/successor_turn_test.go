@@ -1,0 +1,75 @@
+package engine_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"viiwork/engine"
+)
+
+// TestWithoutRoomTheNewEngineWaitsForTheOldOnesEnd, and not just for its last request to be refused.
+func TestWithoutRoomTheNewEngineWaitsForTheOldOnesEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		l := h.acquire(engine.Request{Model: "m"})
+		h.Apply([]engine.Model{newProgram(m)})
+		pass(20 * time.Second) // it has half a minute
+		if len(h.alive("llama-server")) != 1 || len(h.alive("llama-server-new")) != 0 {
+			t.Errorf("%d old and %d new ones while a request runs", len(h.alive("llama-server")), len(h.alive("llama-server-new")))
+		}
+		l.Release()
+		pass(10 * time.Second)
+		if len(h.alive("llama-server")) != 0 || len(h.alive("llama-server-new")) != 1 {
+			t.Errorf("%d old and %d new ones at last", len(h.alive("llama-server")), len(h.alive("llama-server-new")))
+		}
+		h.want("m#0", engine.StateReady)
+	})
+}
+
+// TestNextBackendWaitsForTheOldEngineThatDrains: with it there is one engine beyond what was planned already.
+func TestNextBackendWaitsForTheOldEngineThatDrains(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, roomy)
+		m := h.model("m", 2, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		first, second := h.acquire(engine.Request{Model: "m"}), h.acquire(engine.Request{Model: "m"})
+		h.Apply([]engine.Model{newProgram(m)})
+		pass(2 * time.Minute)
+		if old, fresh := len(h.alive("llama-server")), len(h.alive("llama-server-new")); old != 2 || fresh != 1 {
+			t.Errorf("%d old and %d new ones while the first drains", old, fresh)
+		}
+		first.Release()
+		second.Release()
+		pass(time.Minute)
+		if old, fresh := len(h.alive("llama-server")), len(h.alive("llama-server-new")); old != 0 || fresh != 2 {
+			t.Errorf("%d old and %d new ones at last", old, fresh)
+		}
+	})
+}
+
+// TestEngineWhoseKeyIsLostIsReplaced: it would answer to nothing that this run knows.
+func TestEngineWhoseKeyIsLostIsReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		h.stop()
+		keys, _ := filepath.Glob(filepath.Join(h.cfg.StateDir, "engines", "*.key"))
+		if len(keys) != 1 || os.Remove(keys[0]) != nil {
+			t.Fatalf("keys %v", keys)
+		}
+		h.remake()
+		h.run(m)
+		pass(time.Minute)
+		if b := h.want("m#0", engine.StateReady); b.Adopted || len(h.alive(m.Binary)) != 1 || len(h.runner.all()) != 2 {
+			t.Errorf("adopted %v, %d live of %d", b.Adopted, len(h.alive(m.Binary)), len(h.runner.all()))
+		}
+	})
+}

@@ -72,6 +72,18 @@ func (b *Book) Find(ref string) (Held, bool) {
 	return h, ok
 }
 
+// Digest returns what is held by a digest, whatever it was asked for by.
+func (b *Book) Digest(digest string) (Held, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.held {
+		if h.Digest == digest && digest != "" {
+			return h, true
+		}
+	}
+	return Held{}, false
+}
+
 // Pin is what to start ref by: the id of the image that was checked, or ref itself (false) where none was.
 func (b *Book) Pin(ref string) (string, bool) {
 	if h, ok := b.Find(ref); ok {

@@ -9,6 +9,9 @@
 // since, fetching it again is refused ([ErrMoved]) until the owner names the new digest. Images of this machine's own
 // making have no digest: the book keeps the id of those that [Stock.Build] made, and vouches for no others.
 //
+// An image that a member of the mesh has comes from there: its documents and layers are checked against the digest
+// ([viiwork/images/papers]), and Docker loads what this package makes of them. What a registry has is fetched by Docker.
+//
 // None of the images for graphics cards has been run on its hardware by this project; the catalogue says so.
 //
 // A [Stock] and a [Book] may be used from any goroutine; neither owns one.

@@ -24,11 +24,14 @@ type daemon struct {
 	other    string // the id it tells instead of the right one; "" = that
 	buildErr error
 	stored   bool // it keeps images in containerd: an image's id is its manifest's digest
+	full     bool // its disk, for what is loaded
+	spoil    func(*loaded)
 
 	mu    sync.Mutex
 	pulls int
 	ids   map[string]string // by name
 	built []string          // files of the folder it was given
+	loads map[string]loaded // by id
 }
 
 func (d *daemon) Pull(ctx context.Context, ref string, tell func(string, int64)) error {

@@ -13,6 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"viiwork/images/papers"
 )
 
 // manifest is what a registry says of one image, held against the digest it was asked by.
@@ -22,6 +24,7 @@ type manifest struct {
 	config string           // digest of the configuration: Docker's id of the image
 	layers map[string]int64 // bytes to fetch, by the first characters of the layer's digest, as Docker names them
 	total  int64
+	papers papers.Papers // where it was asked for by digest, and the registry gave the configuration
 }
 
 // layerName is how much of a layer's digest Docker tells while it fetches.
@@ -83,7 +86,32 @@ func (s *Stock) manifest(ctx context.Context, ref name.Reference) (manifest, err
 			return manifest{}, tooLarge(ref, m.total)
 		}
 	}
+	if _, byDigest := ref.(name.Digest); byDigest {
+		m.papers = papersOf(desc, img, m.asked)
+	}
 	return m, nil
+}
+
+// papersOf are an image's documents, none if they cannot be had: then members cannot have the image from here.
+func papersOf(desc *remote.Descriptor, img v1.Image, digest string) papers.Papers {
+	var p papers.Papers
+	if desc.MediaType.IsIndex() {
+		p.Index = desc.Manifest
+	}
+	doc, err := img.Manifest()
+	if err != nil || doc.Config.Size > papers.MaxDocument {
+		return papers.Papers{}
+	}
+	if p.Manifest, err = img.RawManifest(); err != nil {
+		return papers.Papers{}
+	}
+	if p.Config, err = img.RawConfigFile(); err != nil {
+		return papers.Papers{}
+	}
+	if _, err := p.Check(digest); err != nil {
+		return papers.Papers{}
+	}
+	return p
 }
 
 func tooLarge(ref name.Reference, bytes int64) error {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"viiwork/images/papers"
 )
 
 // ErrMoved is returned by [Stock.Pull] for a tag that names another image than the one this machine knows it by.
@@ -32,8 +34,12 @@ type Daemon interface {
 type Config struct {
 	Docker    Daemon
 	Book      *Book
-	Transport http.RoundTripper // to registries; nil = the usual one
-	Now       func() time.Time  // nil = time.Now
+	Papers    papers.Folder                                     // of what was fetched, for members; its zero = they are not kept
+	Members   Members                                           // asked before registries, if Papers are kept; nil = they are not
+	Loader    Loader                                            // needed for Members
+	Room      func(ctx context.Context) (free int64, err error) // of Docker's disk, in bytes; nil = nobody knows
+	Transport http.RoundTripper                                 // to registries; nil = the usual one
+	Now       func() time.Time                                  // nil = time.Now
 }
 
 // Stock fetches and makes the images of one machine.
@@ -51,7 +57,14 @@ func New(cfg Config) *Stock {
 type Order struct {
 	Image  string                  // a short name or a reference
 	Digest string                  // fetch this one, whatever was known; "" = what is known, else what the tag names now
-	Tell   func(done, total int64) // bytes, from one goroutine; nil = nobody watches
+	Tell   func(done, total int64) // bytes, from one goroutine at a time; nil = nobody watches
+	Note   func(text string)       // told who gives the image, and who was passed by for what; nil = nobody listens
+}
+
+func (o Order) note(format string, args ...any) {
+	if o.Note != nil {
+		o.Note(fmt.Sprintf(format, args...))
+	}
 }
 
 // Pull fetches an image by digest, checks it and keeps it in the book. Nothing is kept of one that is not what was asked
@@ -61,29 +74,77 @@ func (s *Stock) Pull(ctx context.Context, o Order) (Held, error) {
 	if err != nil {
 		return Held{}, err
 	}
-	target, err := s.target(ctx, ref, o.Digest)
+	target, err := s.target(ctx, ref, o)
 	if err != nil {
 		return Held{}, err
 	}
-	m, err := s.ask(ctx, target)
-	if err != nil {
-		return Held{}, err
+	f := fetch{Order: o, target: target, tag: tagFor(ref, target)}
+	got, err := s.fromMembers(ctx, f)
+	if ctx.Err() != nil {
+		return Held{}, context.Cause(ctx)
 	}
-	if err := s.cfg.Docker.Pull(ctx, target.Name(), m.progress(o.Tell)); err != nil {
-		return Held{}, err
-	}
-	id, err := s.cfg.Docker.ImageID(ctx, target.Name())
 	if err != nil {
-		return Held{}, fmt.Errorf("looking for what was fetched: %w", err)
+		if got, err = s.fromRegistry(ctx, f); err != nil {
+			return Held{}, err
+		}
+	}
+	h := Held{Reference: ref.Name(), Digest: target.DigestStr(), ID: got.id, At: s.cfg.Now().UTC().Truncate(time.Second)}
+	if err := s.cfg.Book.keep(h); err != nil {
+		return h, err
+	}
+	if err := s.keepPapers(h.Digest, got.papers); err != nil {
+		o.note("%v: other members cannot take the image from here", err)
+	}
+	return h, nil
+}
+
+// fetch is an order once it is known what it stands for.
+type fetch struct {
+	Order
+	target name.Digest
+	tag    string // by which Docker is to list the image
+}
+
+// arrived is an image that Docker has, under its tag, and that was checked.
+type arrived struct {
+	id     string
+	papers papers.Papers
+}
+
+func (s *Stock) fromRegistry(ctx context.Context, f fetch) (arrived, error) {
+	m, err := s.ask(ctx, f.target)
+	if err != nil {
+		return arrived{}, err
+	}
+	if s.cfg.Members != nil {
+		f.note("from %s", f.target.RegistryStr())
+	}
+	if err := s.cfg.Docker.Pull(ctx, f.target.Name(), m.progress(f.Tell)); err != nil {
+		return arrived{}, err
+	}
+	id, err := s.cfg.Docker.ImageID(ctx, f.target.Name())
+	if err != nil {
+		return arrived{}, fmt.Errorf("looking for what was fetched: %w", err)
 	}
 	if !m.is(id) {
-		return Held{}, fmt.Errorf("docker holds image %s where %s stands for %s: it is not used; remove it with 'docker image rm %s' and try again", id, target, m.config, target)
+		return arrived{}, fmt.Errorf("docker holds image %s where %s stands for %s: it is not used; remove it with 'docker image rm %s' and try again", id, f.target, m.config, f.target)
 	}
-	if err := s.cfg.Docker.Tag(ctx, id, tagFor(ref, target)); err != nil {
-		return Held{}, err
+	return arrived{id, m.papers}, s.cfg.Docker.Tag(ctx, id, f.tag)
+}
+
+// keepPapers lets members take the image from here; those of images that the book has forgotten go.
+func (s *Stock) keepPapers(digest string, p papers.Papers) error {
+	if s.cfg.Papers == (papers.Folder{}) || p.Manifest == nil {
+		return nil
 	}
-	h := Held{Reference: ref.Name(), Digest: target.DigestStr(), ID: id, At: s.cfg.Now().UTC().Truncate(time.Second)}
-	return h, s.cfg.Book.keep(h)
+	if err := s.cfg.Papers.Keep(digest, p); err != nil {
+		return err
+	}
+	var digests []string
+	for _, h := range s.cfg.Book.All() {
+		digests = append(digests, h.Digest)
+	}
+	return s.cfg.Papers.Retain(digests)
 }
 
 // reference reads what is to be fetched, and refuses what no registry can have.
@@ -107,23 +168,29 @@ func (s *Stock) reference(o Order) (name.Reference, error) {
 }
 
 // target is the digest to fetch: the one given, the one in the reference, the one the book knows, or, at the first
-// time, what the tag names now.
-func (s *Stock) target(ctx context.Context, ref name.Reference, given string) (name.Digest, error) {
-	if given != "" {
-		d, err := name.NewDigest(ref.Context().Name() + "@" + given)
+// time, what the tag names now. With members, the one the book knows is fetched also where no registry tells of the tag.
+func (s *Stock) target(ctx context.Context, ref name.Reference, o Order) (name.Digest, error) {
+	if o.Digest != "" {
+		d, err := name.NewDigest(ref.Context().Name() + "@" + o.Digest)
 		if err != nil {
-			return name.Digest{}, fmt.Errorf("reading the digest %q: %w: it looks like sha256: and 64 hexadecimal digits", given, err)
+			return name.Digest{}, fmt.Errorf("reading the digest %q: %w: it looks like sha256: and 64 hexadecimal digits", o.Digest, err)
 		}
 		return d, nil
 	}
 	if d, ok := ref.(name.Digest); ok {
 		return d, nil
 	}
-	now, err := s.ask(ctx, ref)
-	if err != nil {
-		return name.Digest{}, err
-	}
 	known, ok := s.cfg.Book.Find(ref.Name())
+	now, err := s.ask(ctx, ref)
+	switch {
+	case err != nil && (s.cfg.Members == nil || ctx.Err() != nil):
+		return name.Digest{}, err
+	case err != nil && ok && known.Digest != "":
+		o.note("%v; it is fetched as it was first, on %s", err, known.At.Format(time.DateOnly))
+		return ref.Context().Digest(known.Digest), nil
+	case err != nil:
+		return name.Digest{}, fmt.Errorf("%w; or name what a member has, as 'viiwork images ls --json' tells it there: --digest sha256:…", err)
+	}
 	if ok && known.Digest != "" && known.Digest != now.asked {
 		return name.Digest{}, fmt.Errorf("%w: %s was %s when it was first fetched, on %s, and is %s now: take the new one with --digest %s if you trust it; the old one is still used",
 			ErrMoved, ref, known.Digest, known.At.Format(time.DateOnly), now.asked, now.asked)

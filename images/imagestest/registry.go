@@ -7,6 +7,7 @@ package imagestest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -119,14 +120,36 @@ func (r *Registry) Claiming(image string, bytes int64) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Saved puts an image there that 'docker save' wrote to a file.
+// Saved puts an image there that 'docker save' wrote to a file. Its layers are packed without being made smaller: that would
+// take longer than the tests that want it.
 func (r *Registry) Saved(image, file string) string {
 	r.t.Helper()
 	img, err := tarball.ImageFromPath(file, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return r.push(image, img)
+	layers, err := img.Layers()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stored := empty.Image
+	for _, layer := range layers {
+		wrapped, err := tarball.LayerFromOpener(layer.Uncompressed, tarball.WithCompressionLevel(gzip.NoCompression))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if stored, err = mutate.AppendLayers(stored, wrapped); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if stored, err = mutate.ConfigFile(stored, config); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.push(image, stored)
 }
 
 func (r *Registry) push(image string, img v1.Image) string {

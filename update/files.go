@@ -83,7 +83,7 @@ func giveTo(dir string) error {
 		return err
 	}
 	defer root.Close()
-	for _, name := range []string{"update.json", "trust"} {
+	for _, name := range []string{"update.json", "trust", "releases"} {
 		err := fs.WalkDir(root.FS(), name, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return err

@@ -33,11 +33,12 @@ type world struct {
 	sig   *updatetest.Sigstore
 	reg   *updatetest.Registry
 	state string
+	gone  bool // the registry does not answer
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{t, updatetest.New(t), updatetest.NewRegistry(t), t.TempDir()}
+	return &world{t: t, sig: updatetest.New(t), reg: updatetest.NewRegistry(t), state: t.TempDir()}
 }
 
 // signing is an honest run's proof of one download, for tests to make worse.

@@ -27,6 +27,7 @@ type proof struct {
 	commit   string
 	signed   time.Time
 	subjects map[string]string // name → SHA-256 in hex, of everything that was attested with it
+	bundle   []byte            // as it came
 }
 
 // examination is one bundle held against one claim. The verdict is the library's, in one call with all that we ask for

@@ -237,7 +237,7 @@ func (r *registry) explain(err error) error {
 	}
 	switch {
 	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("asking %s: %w: it has no such release: check update.source and the version", r.repo.Name(), errors.Join(errNone, err))
+		return fmt.Errorf("asking %s: %w (%w): check update.source and the version", r.repo.Name(), errNone, err)
 	case errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
 		return fmt.Errorf("asking %s: %w: it does not give this to everybody: make the package public, or use a directory as update.source", r.repo.Name(), err)
 	case errors.Is(err, context.DeadlineExceeded):

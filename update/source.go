@@ -31,7 +31,7 @@ const (
 )
 
 // errNone is a source's answer for what it does not have.
-var errNone = errors.New("there is none")
+var errNone = errors.New("it has no such release")
 
 // Source is a place where releases lie: a registry or a directory. Nothing it says is believed without proof.
 type Source struct {
@@ -76,7 +76,11 @@ func (s *Source) String() string { return s.name }
 
 // local reports whether reading it needs no network.
 func (s *Source) local() bool {
-	_, ok := s.at.(*folder)
+	at := s.at
+	if kept, ok := at.(*shelved); ok {
+		at = kept.place
+	}
+	_, ok := at.(*folder)
 	return ok
 }
 

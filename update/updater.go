@@ -23,6 +23,7 @@ type Config struct {
 	StateDir  string // the newest version seen and fetched keys are kept here; "" = nowhere
 	Trust     TrustConfig
 	Transport http.RoundTripper // to registries; nil = the usual one
+	Members   Members           // whose shelves are looked at before the source; nil = none
 	Log       *slog.Logger      // nil = none
 }
 
@@ -33,6 +34,7 @@ type Updater struct {
 	trust    *Trust
 	verifier *Verifier
 	seen     *memory
+	shelf    *Shelf // nil = nothing is kept
 }
 
 // ErrDowngrade is wrapped by Find for a version older than the newest one seen here.
@@ -54,6 +56,14 @@ func New(cfg Config) (*Updater, error) {
 	u := &Updater{cfg: cfg}
 	if u.source, err = OpenSource(cfg.Source, cfg.Transport); err != nil {
 		return nil, err
+	}
+	if cfg.StateDir != "" {
+		u.shelf = OpenShelf(cfg.StateDir)
+		kept := &shelved{place: u.source.at, shelf: u.shelf, members: cfg.Members}
+		if u.source.local() { // it is nearer than any member
+			kept.members = nil
+		}
+		u.source = &Source{u.source.name, kept}
 	}
 	if u.trust, err = LoadTrust(cfg.Trust); err != nil {
 		return nil, err
@@ -134,6 +144,11 @@ func (u *Updater) Find(ctx context.Context, version string, allowDowngrade bool)
 	}
 	if err != nil {
 		return nil, report, err
+	}
+	if u.shelf != nil {
+		if err := u.shelf.keep(found, [][]byte{found.proof.bundle}); err != nil {
+			u.cfg.Log.Debug("the release is not kept for others", "err", err)
+		}
 	}
 	return found, report, nil
 }

@@ -126,7 +126,7 @@ func (v *Found) unpack(ctx context.Context, platform string, w io.Writer) (Level
 	fail := func(err error) (Levels, error) {
 		return Levels{}, fmt.Errorf("taking the program for %s out of %s: %w", platform, v.version, err)
 	}
-	manifest, layer, err := v.layer(ctx, platform)
+	m, layer, err := v.layer(ctx, platform)
 	if err != nil {
 		return fail(err)
 	}
@@ -141,11 +141,17 @@ func (v *Found) unpack(ctx context.Context, platform string, w io.Writer) (Level
 	if err != nil {
 		return fail(fmt.Errorf("%w: nothing of it is used", err))
 	}
-	return Levels{program, inner, layer.Digest.Hex, manifest.Hex}, nil
+	return Levels{program, inner, layer.Digest.Hex, m.digest.Hex}, nil
+}
+
+// manifest is a platform's.
+type manifest struct {
+	v1.Manifest
+	digest v1.Hash
 }
 
 // layer finds the one that holds the program.
-func (v *Found) layer(ctx context.Context, platform string) (v1.Hash, v1.Descriptor, error) {
+func (v *Found) layer(ctx context.Context, platform string) (manifest, v1.Descriptor, error) {
 	var found []v1.Descriptor
 	for _, d := range v.manifests() {
 		if d.Platform != nil && d.Platform.String() == platform {
@@ -153,20 +159,20 @@ func (v *Found) layer(ctx context.Context, platform string) (v1.Hash, v1.Descrip
 		}
 	}
 	if len(found) != 1 {
-		return v1.Hash{}, v1.Descriptor{}, fmt.Errorf("the release has %d programs for this platform, its platforms are %s: ask the publisher for one, or build it", len(found), printable(strings.Join(v.Platforms(), ", ")))
+		return manifest{}, v1.Descriptor{}, fmt.Errorf("the release has %d programs for this platform, its platforms are %s: ask the publisher for one, or build it", len(found), printable(strings.Join(v.Platforms(), ", ")))
 	}
 	text, err := v.source.readManifest(ctx, found[0])
 	if err != nil {
-		return v1.Hash{}, v1.Descriptor{}, err
+		return manifest{}, v1.Descriptor{}, err
 	}
-	var m v1.Manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return v1.Hash{}, v1.Descriptor{}, fmt.Errorf("reading its manifest: %w", err)
+	m := manifest{digest: found[0].Digest}
+	if err := json.Unmarshal(text, &m.Manifest); err != nil {
+		return manifest{}, v1.Descriptor{}, fmt.Errorf("reading its manifest: %w", err)
 	}
 	if len(m.Layers) != 1 || m.Layers[0].Digest.Algorithm != "sha256" || m.Layers[0].Size <= 0 || m.Layers[0].Size > maxLayer {
-		return v1.Hash{}, v1.Descriptor{}, fmt.Errorf("its manifest has %d layers, not one of at most %d bytes", len(m.Layers), maxLayer)
+		return manifest{}, v1.Descriptor{}, fmt.Errorf("its manifest has %d layers, not one of at most %d bytes", len(m.Layers), maxLayer)
 	}
-	return found[0].Digest, m.Layers[0], nil
+	return m, m.Layers[0], nil
 }
 
 // counted passes on what a layer may have, and takes its digest.

@@ -113,7 +113,7 @@ func (v *Verifier) try(bundles [][]byte, digest v1.Hash, r *Report) (*proof, err
 	for _, b := range bundles {
 		p, checks, err := examine(b, c, material, from)
 		if err == nil {
-			r.Checks = checks
+			p.bundle, r.Checks = b, checks
 			r.stamp(p)
 			return p, nil
 		}

@@ -86,7 +86,7 @@ func ask(ctx context.Context, patience time.Duration, environ []string, path str
 	case out == "":
 		return out, err
 	}
-	return out, fmt.Errorf("%w: %s", err, clip(strings.Join(strings.Fields(out), " ")))
+	return out, fmt.Errorf("%w: %s", err, Clip(strings.Join(strings.Fields(out), " ")))
 }
 
 // limited keeps the beginning of what is written to it. The buffer is not embedded: it would be read into without limit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,8 +29,20 @@ func Observe(ctx context.Context, n Node, said func(string)) Before {
 		if err == nil {
 			b.Answered = append(b.Answered, model)
 		} else {
-			said(fmt.Sprintf("%s does not answer now, so the new version need not either: %s", model, clip(err.Error())))
+			said(fmt.Sprintf("%s does not answer now, so the new version need not either: %s", model, Clip(err.Error())))
 		}
 	}
 	return b
+}
+
+// Lacks says which models are not as ready now as they were before, in words; "" = all are.
+func (b Before) Lacks(now map[string]int) string {
+	var short []string
+	for model, n := range b.Ready {
+		if now[model] < n {
+			short = append(short, fmt.Sprintf("%s has %d of %d backends", model, now[model], n))
+		}
+	}
+	slices.Sort(short)
+	return strings.Join(short, ", ")
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -94,7 +92,7 @@ func (v *Versions) Judge(ctx context.Context, cfg JudgeConfig) error {
 			return err
 		} else if err != nil { // a full disk, say, and maybe by what this version writes: no reason to leave it there
 			j.Log.Warn("the verdict is not written down", "error", err)
-			j.trial.Failed = clip(why)
+			j.trial.Failed = Clip(why)
 		}
 	}
 	return j.takeBack(ctx)
@@ -175,7 +173,7 @@ func (j *judge) look(ctx context.Context) (Sight, error) {
 	case seen.PID == j.trial.Before.PID && seen.PID != 0:
 		return Sight{}, errors.New("the node of before still runs")
 	case !j.isOnTrial(seen):
-		return Sight{}, fmt.Errorf("what runs is %s, not %s: the node is not started from %s", clip(seen.Version), j.trial.Says, j.at.at(linkCurrent))
+		return Sight{}, fmt.Errorf("what runs is %s, not %s: the node is not started from %s", Clip(seen.Version), j.trial.Says, j.at.at(linkCurrent))
 	}
 	return seen, nil
 }
@@ -231,7 +229,7 @@ func (j *judge) awaitReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		short := missing(j.trial.Before.Ready, seen.Ready)
+		short := j.trial.Before.Lacks(seen.Ready)
 		if short == "" {
 			return nil
 		}
@@ -245,18 +243,6 @@ func (j *judge) awaitReady(ctx context.Context) error {
 			return errors.New(short)
 		}
 	}
-}
-
-// missing says which models are not as ready as before.
-func missing(before, now map[string]int) string {
-	var short []string
-	for model, n := range before {
-		if now[model] < n {
-			short = append(short, fmt.Sprintf("%s has %d of %d backends", model, now[model], n))
-		}
-	}
-	slices.Sort(short)
-	return strings.Join(short, ", ")
 }
 
 // prove has each model answer that answered before. One that is busy is asked again.
@@ -298,7 +284,7 @@ func (j *judge) watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		short := missing(j.trial.Before.Ready, seen.Ready)
+		short := j.trial.Before.Lacks(seen.Ready)
 		switch now := time.Now(); {
 		case short == "" && !now.Before(end):
 			return nil
@@ -321,7 +307,7 @@ func (j *judge) stage(s Stage, detail string) error {
 			}
 			return errDecided
 		}
-		is.Trial.Stage, is.Trial.Detail = s, clip(detail)
+		is.Trial.Stage, is.Trial.Detail = s, Clip(detail)
 		return nil
 	})
 	if err != nil && !errors.Is(err, errDecided) {

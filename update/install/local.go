@@ -135,7 +135,7 @@ func (n LocalNode) ask(ctx context.Context, method, path string, body any, pid *
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it answered %d %s", resp.StatusCode, clip(string(text)))
+		err = fmt.Errorf("it answered %d %s", resp.StatusCode, Clip(string(text)))
 	}
 	return text, err
 }

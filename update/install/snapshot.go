@@ -25,11 +25,23 @@ const (
 // heldBack are folders whose small files are copied: what the node is to others. Caches, models and history are not.
 var heldBack = []string{"serf", "tsnode", "trust"}
 
-// snapshot copies what a version after this one might write in a way that this one does not understand. Each file is
-// whole, since the node writes them by rename; together they are of one moment only as far as that matters.
 func (v *Versions) snapshot(stateDir, version string) error {
 	if stateDir == "" {
 		return nil
+	}
+	if err := KeepState(stateDir, version); err != nil {
+		return err
+	}
+	v.done("copied")
+	return nil
+}
+
+// KeepState copies what a version after this one might write in a way that this one does not understand, into [Snapshot] under
+// this one's name. Each file is whole, since the node writes them by rename; together they are of one moment only as far as
+// that matters.
+func KeepState(stateDir, version string) error {
+	if !isFolderName(version) {
+		return fmt.Errorf("copying the node's state: %q cannot be a folder's name", version)
 	}
 	stateDir, err := filepath.EvalSymlinks(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +73,6 @@ func (v *Versions) snapshot(stateDir, version string) error {
 		_ = root.RemoveAll(fresh)
 		return fmt.Errorf("copying the node's state: %w", explain(err, stateDir))
 	}
-	v.done("copied")
 	return nil
 }
 

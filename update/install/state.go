@@ -213,14 +213,14 @@ func (s *State) forgive(version string) {
 // blame remembers a version as bad and leaves its trial to be ended.
 func (s *State) blame(why string) {
 	t := s.Trial
-	t.Failed, t.Stage, t.Detail = clip(why), Returning, ""
+	t.Failed, t.Stage, t.Detail = Clip(why), Returning, ""
 	s.forgive(t.Version)
 	s.Bad = append(s.Bad, Bad{t.Version, t.Failed, time.Now().UTC()})
 	s.Bad = s.Bad[max(0, len(s.Bad)-maxBad):]
 }
 
-// clip makes a reason of what a stranger, such as a program on trial, said.
-func clip(why string) string {
+// Clip makes a reason of what a stranger, such as a program on trial, said: one line that drives no terminal, and no long one.
+func Clip(why string) string {
 	if why = printable(why); len(why) > maxWhy {
 		why = strings.ToValidUTF8(why[:maxWhy], "") + "…"
 	}

@@ -156,7 +156,7 @@ func (j *judge) awaitOld(ctx context.Context) string {
 				j.Log.Warn("the node is not started again", "error", err)
 			}
 		}
-		fault := missing(j.trial.Before.Ready, seen.Ready)
+		fault := j.trial.Before.Lacks(seen.Ready)
 		switch {
 		case err != nil:
 			fault = fmt.Sprintf("no node answers since it was ended: %v", err)
@@ -164,7 +164,7 @@ func (j *judge) awaitOld(ctx context.Context) string {
 			fault = fmt.Sprintf("what runs is %s, not %s", seen.Version, j.trial.Before.Version)
 		}
 		if fault == "" || !pause(ctx, lookEvery) {
-			return clip(fault)
+			return Clip(fault)
 		}
 	}
 }

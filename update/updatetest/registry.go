@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// Registry is a registry of images in memory, reached without a network: it is its own transport. It speaks for one host
+// Registry is a registry of images, reached without a network: it is its own transport. It speaks for one host
 // name, whatever that is.
 type Registry struct {
 	Name string // of its one repository, as a source has it
@@ -33,7 +33,7 @@ func NewRegistry(t testing.TB) *Registry {
 	t.Helper()
 	return &Registry{
 		Name:    "registry.example/owner/viiwork",
-		content: registry.New(registry.WithReferrersSupport(true), registry.Logger(stdlog.New(io.Discard, "", 0))),
+		content: registry.New(registry.WithReferrersSupport(true), registry.WithBlobHandler(registry.NewDiskBlobHandler(t.TempDir())), registry.Logger(stdlog.New(io.Discard, "", 0))),
 	}
 }
 

@@ -90,7 +90,7 @@ var broken = []struct {
 	{"kv rate", "kv_share: {rate: 100KiB}\n", nil, []string{"1:18: kv_share.rate: 100KiB a second"}},
 	{"kv direct", "kv_share: {direct: [auto, box]}\n", nil, []string{"1:21: kv_share.direct[0]", "1:27: kv_share.direct[1]"}},
 	{"power", "gpu: {power_limit_watts: -1}\n", nil, []string{"1:26: gpu.power_limit_watts"}},
-	{"window", "update: {window: night}\n", nil, []string{"1:18: update.window: \"night\" is no time of day: write it as 02:00-05:00"}},
+	{"window", "update: {window: night}\n", nil, []string{"1:18: update.window: \"night\" is no time of day: write it as 02:00-05:00, or with days as Sat-Sun 02:00-05:00"}},
 	{"collector", "telemetry: {otlp: \"http://me:hunter2@collector:4318\"}\n", nil, []string{"1:19: telemetry.otlp: this is no collector's address"}},
 	{"log", "log: {level: warning, format: xml}\n", nil, []string{"1:14: log.level: \"warning\" is not one of", "did you mean warn?", "1:31: log.format"}},
 	// models.

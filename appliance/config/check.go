@@ -132,14 +132,7 @@ func (k *checker) direct() {
 }
 
 func (k *checker) window() {
-	w := k.c.Update.Window
-	if w == "" {
-		return
-	}
-	from, to, ok := strings.Cut(w, "-")
-	_, err1 := time.Parse("15:04", from)
-	_, err2 := time.Parse("15:04", to)
-	if !ok || err1 != nil || err2 != nil || from == to {
-		k.bad("update.window", "%s is no time of day: write it as 02:00-05:00", quote(w))
+	if _, err := ParseWindow(k.c.Update.Window); err != nil {
+		k.bad("update.window", "%s", err)
 	}
 }

@@ -148,7 +148,7 @@ type Access struct {
 type Update struct {
 	Source string `key:"source"`
 	Auto   bool   `key:"auto"`
-	Window string `key:"window"` // HH:MM-HH:MM local time, "" = any
+	Window string `key:"window"` // local time, as ParseWindow reads it; "" = any
 }
 
 // Telemetry is what others are told of requests.

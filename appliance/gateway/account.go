@@ -69,8 +69,8 @@ func (k *call) land(lease *engine.Lease, err error) {
 	out := kvshare.Outcome{Prompt: t.prompt, Cached: t.cached}
 	defer func() { k.caches.End(k.ctx, out) }()
 	var e *Error
-	if !k.rt.streams() || t.prompt < 0 || k.first == 0 || errors.As(err, &e) {
-		return
+	if !k.rt.streams() || t.prompt < 0 || k.first == 0 || errors.As(err, &e) || lease.Replaced() {
+		return // the backend holds nothing of it, or nobody knows what
 	}
 	p, answer := k.prefix(), t.output
 	if answer < 0 {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -35,7 +36,7 @@ func (r *rates) load(path string) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer that never comes
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -43,6 +44,9 @@ func (r *rates) load(path string) error {
 		return fmt.Errorf("reading the measured rates: %w", err)
 	}
 	defer f.Close()
+	if stat, err := f.Stat(); err != nil || !stat.Mode().IsRegular() {
+		return errRates
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxRatesFile+1))
 	if err != nil {
 		return fmt.Errorf("reading the measured rates: %w", err)

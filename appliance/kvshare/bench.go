@@ -32,6 +32,7 @@ type conv struct {
 	ended   time.Time // when its last answer did
 	running bool
 	saved   bool // as it stands, or there is no use in trying
+	tried   bool // so that what did not pay to be saved is saved once before this node goes
 }
 
 // bench finds or begins one. It wants the lock held.

@@ -19,6 +19,7 @@ const (
 	benchTokens  = 4200
 	benchKVBytes = 256 << 10 // a token
 	benchSaveBPS = 2e9
+	benchPrefill = 400
 	benchDecode  = 5 // so that a turn takes 13 s, as those of agents do
 	benchAnswer  = 64
 	benchHops    = 8
@@ -38,7 +39,7 @@ func BenchmarkOthersTurns(b *testing.B) {
 		b.ReportMetric(on.stay.Seconds()/off.stay.Seconds(), "p95/off")
 		b.ReportMetric(off.stay.Seconds(), "p95-off-s")
 		b.ReportMetric(on.stay.Seconds(), "p95-on-s")
-		b.ReportMetric(on.move.Seconds()/(benchTokens/prefill), "moved/cold")
+		b.ReportMetric(on.move.Seconds()/(benchTokens/benchPrefill), "moved/cold")
 		b.ReportMetric(float64(on.warm)/(benchHops-1)*100, "warm%")
 	}
 }
@@ -52,13 +53,13 @@ type seen struct {
 
 func others(b *testing.B, mode kvshare.Mode) (out seen) {
 	args := []string{
-		"--fake-state-bytes", strconv.Itoa(benchKVBytes), "--fake-save-bps", fmt.Sprint(benchSaveBPS), "--fake-prefill-tps", strconv.Itoa(prefill),
+		"--fake-state-bytes", strconv.Itoa(benchKVBytes), "--fake-save-bps", fmt.Sprint(benchSaveBPS), "--fake-prefill-tps", strconv.Itoa(benchPrefill),
 		"--fake-decode-tps", strconv.Itoa(benchDecode),
 	}
 	var hosts []*host
 	var members []*member
 	for i := range 2 {
-		h := newHost(b, plan{slots: 3, args: args, mode: mode, budget: 8 << 30, spool: inMemory(b)})
+		h := newHost(b, plan{prefill: benchPrefill, slots: 3, args: args, mode: mode, budget: 8 << 30, spool: inMemory(b)})
 		hosts, members = append(hosts, h), append(members, h.joins(fmt.Sprint("host", i)))
 	}
 	var mu sync.Mutex // guards turns

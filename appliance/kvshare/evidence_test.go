@@ -154,7 +154,7 @@ func TestTwoRequestsOfOneConversationAtOnce(t *testing.T) {
 	held := lone.held
 	c.says("> ")
 	title := c.fork(c.session)
-	answer, err := h.begin(context.Background(), c, 100)
+	answer, err := h.begin(context.Background(), c, 1000) // 5 s: longer than the title takes
 	if err != nil {
 		t.Fatal(err)
 	}

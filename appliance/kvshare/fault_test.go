@@ -20,6 +20,9 @@ import (
 // slow makes states of 1,200 tokens take a quarter of a second.
 var slow = []string{"--fake-state-bytes", "2048", "--fake-save-bps", "10000000"}
 
+// slower makes them take two seconds, in which what is looked for is seen by a loaded machine too.
+var slower = []string{"--fake-state-bytes", "2048", "--fake-save-bps", "1250000"}
+
 // displace runs others until the conversation has lost its slot and is stored.
 func (h *host) displace(c *talk) {
 	h.Helper()
@@ -133,7 +136,7 @@ func TestAStoreWithoutRoomCostsNoAnswer(t *testing.T) {
 // TestAnEngineThatEndsWhileItSavesOrRestores is held against no state, and leaves nothing behind.
 func TestAnEngineThatEndsWhileItSavesOrRestores(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, plan{args: slow})
+	h := newHost(t, plan{args: slower})
 	c := newTalk("one", 1200)
 	h.turn(c)
 	h.turn(newTalk("two", 1200))
@@ -199,7 +202,7 @@ func (h *host) restoring() {
 // TestWhoLeavesWhileItsCacheComes leaves nothing behind, spoils nobody's cache, and is held against no state.
 func TestWhoLeavesWhileItsCacheComes(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, plan{args: slow})
+	h := newHost(t, plan{args: slower})
 	c := newTalk("one", 1200)
 	h.turn(c)
 	h.displace(c)

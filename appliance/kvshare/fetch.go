@@ -23,6 +23,8 @@ type Net struct {
 	Member func(id string) (mesh.Member, bool)
 	// Kin are the ids of the other nodes that have the model and whose caches of it are of that kind.
 	Kin func(model, kind string) []string
+	// Leaving tells of a node that goes in a moment: what it alone has is copied whatever the mode. nil = none does.
+	Leaving func(id string) bool
 	// Guard ends the wait for a member's first word once nothing at all comes from it, and is told of that word. nil = whoever
 	// is asked is waited for.
 	Guard func(ctx context.Context, id string) (guarded context.Context, heard func())

@@ -47,6 +47,9 @@ type plan struct {
 	spool  string       // where the engine's files go; "" = beside all else
 	budget int64        // of the store; 0 = 1 GiB
 	still  bool         // the share does nothing by itself: its Run is not called
+	// prefill is how many tokens a second the engine is said to compute; 0 = so few that a short turn is worth its save also
+	// where a loaded machine takes long for that.
+	prefill float64
 }
 
 // host is an engine of this machine, and what moves its caches.
@@ -88,8 +91,8 @@ func (l *lines) count(text string) int {
 }
 
 const (
-	backend = "m#0"
-	prefill = 400 // tokens a second, that the host is said to compute
+	backend     = "m#0"
+	slowPrefill = 1
 )
 
 // newHost has an engine that is ready.
@@ -232,7 +235,7 @@ func (c *talk) own() *kvshare.Fetch {
 
 // begin has the engine take a turn.
 func (h *host) begin(ctx context.Context, c *talk, tokens int, fetch ...*kvshare.Fetch) (*running, error) {
-	t := kvshare.Turn{Model: "m", Backend: backend, Session: c.session, Prompt: c.chain, Marks: c.marks, Tokens: len(c.text), Prefill: prefill}
+	t := kvshare.Turn{Model: "m", Backend: backend, Session: c.session, Prompt: c.chain, Marks: c.marks, Tokens: len(c.text), Prefill: cmp.Or(h.plan.prefill, slowPrefill)}
 	if len(fetch) > 0 {
 		t.Fetch = fetch[0]
 	}
@@ -242,7 +245,7 @@ func (h *host) begin(ctx context.Context, c *talk, tokens int, fetch ...*kvshare
 	}
 	r := &running{h: h, c: c, lease: lease, start: h.Begin(ctx, t)}
 	c.moved, c.slot = r.start.Moved, r.start.Slot
-	ask := map[string]any{"prompt": c.text, "n_predict": tokens, "stream": true, "return_progress": true}
+	ask := map[string]any{"prompt": c.text, "n_predict": tokens, "stream": true, "return_progress": true, "ignore_eos": true}
 	if c.slot >= 0 {
 		ask["id_slot"] = c.slot
 	}

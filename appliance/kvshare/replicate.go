@@ -17,8 +17,8 @@ const (
 	copyWithin = 5 * time.Minute
 )
 
-// replicate brings here what a home alone has, if this is the node that is to have the second copy. All nodes choose that
-// one in the same way, so nobody has to ask anybody.
+// replicate brings here what a home alone has, if this is the node that is to have the second copy; where nothing is replicated,
+// what one has that is about to go. All nodes choose the second one in the same way, so nobody has to ask anybody.
 func (s *Share) replicate(ctx context.Context) {
 	tick := time.NewTicker(copyEvery)
 	defer tick.Stop()
@@ -30,8 +30,12 @@ func (s *Share) replicate(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, lone := range s.cfg.Known.Lone() {
-			if ctx.Err() != nil || s.Working() { // who answers requests has better things to do
+			leaving := s.leaving(lone.Node)
+			if ctx.Err() != nil {
 				break
+			}
+			if !leaving && (s.cfg.Mode != Replicate || s.Working()) { // who answers requests has better things to do
+				continue
 			}
 			last := lone.Chain[len(lone.Chain)-1]
 			if at, again := failed[last]; again && s.now().Sub(at) < copyWithin {
@@ -47,6 +51,11 @@ func (s *Share) replicate(ctx context.Context) {
 			}
 		}
 	}
+}
+
+func (s *Share) leaving(id string) bool {
+	net := s.net.Load()
+	return net != nil && net.Leaving != nil && net.Leaving(id)
 }
 
 // Working tells whether an engine of this node has a request.

@@ -57,6 +57,7 @@ type Share struct {
 	trials  map[trialKey]*trial
 	pairs   map[pairKey]*pair
 	moves   map[string]*moves
+	alone   int // conversations that nobody had a copy of when this node was to leave
 }
 
 // New makes a Share, nil where the mode is Off. It starts nothing.
@@ -85,9 +86,7 @@ func (s *Share) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.storeJobs(ctx) })
 	defer wg.Wait()
-	if s.cfg.Mode == Replicate {
-		wg.Go(func() { s.replicate(ctx) })
-	}
+	wg.Go(func() { s.replicate(ctx) })
 	look, tidy := time.NewTicker(idleLook), time.NewTicker(tidyEvery)
 	defer look.Stop()
 	defer tidy.Stop()

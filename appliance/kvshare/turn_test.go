@@ -62,7 +62,7 @@ func TestConversationsOfOneLengthAreToldApart(t *testing.T) {
 func TestASaveIsWorthWhatTheStoreLacks(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[kvshare.Mode]int{kvshare.Pull: 1, kvshare.Replicate: 2} {
-		h := newHost(t, plan{mode: mode, args: []string{"--fake-state-bytes", "2048", "--fake-save-bps", "5000000"}})
+		h := newHost(t, plan{mode: mode, prefill: 400, args: []string{"--fake-state-bytes", "2048", "--fake-save-bps", "5000000"}})
 		c := newTalk("one", 1200) // 3 s to compute, half a second to save
 		for range 2 {
 			h.turn(c)

@@ -107,7 +107,7 @@ func (h *Herald) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "the aliases are read with GET")
+		WriteError(w, http.StatusMethodNotAllowed, "method_not_allowed", "the aliases are read with GET")
 		return
 	}
 	v := h.cfg.Aliases.view.Load()

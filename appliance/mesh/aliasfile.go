@@ -91,7 +91,7 @@ func (a *Aliases) Load() {
 }
 
 func loadAliases(path string) ([]Alias, error) {
-	f, err := os.Open(path)
+	f, err := openKept(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading aliases: %w", err)
 	}

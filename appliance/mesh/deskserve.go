@@ -31,7 +31,7 @@ func (d *Desk[S]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case named && r.Method == http.MethodDelete:
 		if !isLease(lease) || !d.giveBack(peer.ID, lease) {
-			writeError(w, http.StatusNotFound, "lease_not_found", "there is no such lease: it has lapsed, was used or never was")
+			WriteError(w, http.StatusNotFound, "lease_not_found", "there is no such lease: it has lapsed, was used or never was")
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -39,10 +39,10 @@ func (d *Desk[S]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.serveAsk(w, r, peer)
 	case named:
 		w.Header().Set("Allow", http.MethodDelete)
-		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "a lease is given back with DELETE")
+		WriteError(w, http.StatusMethodNotAllowed, "method_not_allowed", "a lease is given back with DELETE")
 	default:
 		w.Header().Set("Allow", http.MethodPost)
-		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "a seat is asked for with POST")
+		WriteError(w, http.StatusMethodNotAllowed, "method_not_allowed", "a seat is asked for with POST")
 	}
 }
 
@@ -50,13 +50,13 @@ func (d *Desk[S]) serveAsk(w http.ResponseWriter, r *http.Request, peer Peer) {
 	a, err := readAsk(peer.VerifyBody(r.Body))
 	switch {
 	case errors.Is(err, errAskSize):
-		writeError(w, http.StatusRequestEntityTooLarge, "too_large", err.Error())
+		WriteError(w, http.StatusRequestEntityTooLarge, "too_large", err.Error())
 		return
 	case errors.Is(err, ErrBodyDigest):
-		writeError(w, http.StatusForbidden, "body_digest", err.Error())
+		WriteError(w, http.StatusForbidden, "body_digest", err.Error())
 		return
 	case err != nil:
-		writeError(w, http.StatusBadRequest, "bad_ask", errAsk.Error())
+		WriteError(w, http.StatusBadRequest, "bad_ask", errAsk.Error())
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -205,7 +205,7 @@ func (y *reply) refuse(e *SeatRefused) {
 	if e.RetryAfter > 0 {
 		y.w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
-	writeError(y.w, e.Status, e.Code, e.Message)
+	WriteError(y.w, e.Status, e.Code, e.Message)
 }
 
 func (y *reply) write(b []byte) error {

@@ -75,6 +75,8 @@ func (t *Telling) Tell() error {
 
 // Heard lists what a member is believed to hold.
 func Heard(r *Register, member string) (all []*Resident) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range r.others[member] {
 		all = append(all, s)
 	}

@@ -152,6 +152,9 @@ func (f *follower) read(l line, was *Report, told *hearing) (*Report, error) {
 	if err != nil {
 		return was, err
 	}
+	if f.known != nil && told.residents != nil { // what it holds it tells at one go
+		f.known.heardAll(f.member.ID)
+	}
 	return next, nil
 }
 

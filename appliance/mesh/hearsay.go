@@ -51,6 +51,22 @@ func (r *Register) settled(member string, s *Resident, now time.Time) {
 	})
 }
 
+// heardAll notes that a member has told all that it holds: what it goes on with is what changes.
+func (r *Register) heardAll(member string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.others[member] != nil {
+		r.whole[member] = true
+	}
+}
+
+// Knows tells whether all is known that a member holds. Before, what others have of a conversation looks as if nobody had it.
+func (r *Register) Knows(member string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.whole[member]
+}
+
 // Leave forgets what a member holds: it is no member any more, or begins anew. Where conversations ran last is kept, and
 // how often its word was wrong: or a liar would be believed again each time it comes back.
 func (r *Register) Leave(member string) {
@@ -60,4 +76,5 @@ func (r *Register) Leave(member string) {
 		r.index.take(Spot{member, s.Backend}, s)
 	}
 	delete(r.others, member)
+	delete(r.whole, member)
 }

@@ -63,11 +63,11 @@ func WriteRefusal(w http.ResponseWriter, err error) {
 		refused.SetHeaders(w.Header())
 		message, code = refused.Error(), refused.Code
 	}
-	writeError(w, http.StatusForbidden, code, message)
+	WriteError(w, http.StatusForbidden, code, message)
 }
 
-// writeError answers in the shape the API has for errors.
-func writeError(w http.ResponseWriter, status int, code, message string) {
+// WriteError answers in the shape the API has for errors.
+func WriteError(w http.ResponseWriter, status int, code, message string) {
 	kind := "invalid_request_error"
 	switch {
 	case status == http.StatusForbidden:

@@ -30,6 +30,7 @@ type Register struct {
 	last    uint64                          // number of an own resident
 	links   int                             // of all own residents
 	others  map[string]map[uint64]*Resident // by member
+	whole   map[string]bool                 // members that have told all of it
 	credits map[string]*credit              // by member
 	found   []held                          // of the search under way
 }
@@ -44,7 +45,7 @@ func NewRegister(cfg RegisterConfig) *Register {
 	}
 	return &Register{
 		cfg: cfg, index: newIndex(), homes: newHomes(), own: map[string]*shelf{}, stored: map[string]*Resident{},
-		others: map[string]map[uint64]*Resident{}, credits: map[string]*credit{},
+		others: map[string]map[uint64]*Resident{}, whole: map[string]bool{}, credits: map[string]*credit{},
 	}
 }
 

@@ -76,7 +76,7 @@ func isName(s string) bool {
 }
 
 // continuedBy tells whether n goes on where r ends, or has most of it: then it has taken r's place. common is how many
-// tokens of r it has.
+// tokens of r it has: of what was asked again the prompt, and not the answer, which may be the most of it.
 func (r *Resident) continuedBy(n *Resident, prompt map[Link]bool) (common int, ok bool) {
 	if r.Model != n.Model {
 		return 0, false
@@ -85,9 +85,13 @@ func (r *Resident) continuedBy(n *Resident, prompt map[Link]bool) (common int, o
 	if last < 0 || len(prompt) == 0 {
 		return r.Tokens, last < 0 && len(prompt) == 0 && r.Session == n.Session
 	}
+	whole := r.Tokens
+	if n.Chain[len(n.Chain)-1] == r.Chain[last] {
+		whole = r.Marks[last]
+	}
 	if last == 0 {
 		again := len(prompt) == 1 || r.Session != "" && r.Session == n.Session
-		return r.Tokens, again && prompt[r.Chain[0]]
+		return whole, again && prompt[r.Chain[0]]
 	}
 	at := last
 	for at > 0 && !prompt[r.Chain[at]] {
@@ -97,7 +101,7 @@ func (r *Resident) continuedBy(n *Resident, prompt map[Link]bool) (common int, o
 	case at == 0: // all conversations begin alike
 		return 0, false
 	case at == last:
-		return r.Tokens, true
+		return whole, true
 	}
 	// Without a session the two may as well be two agents that began alike, each in a slot of its own.
 	return r.Marks[at], r.Session != "" && r.Session == n.Session && 2*at > last

@@ -140,7 +140,7 @@ func ReadSecret(cfg SecretConfig) Secret {
 }
 
 func readState(path string) (s secretState, err error) {
-	f, err := os.Open(path)
+	f, err := openKept(path)
 	if err != nil {
 		return s, err
 	}

@@ -60,28 +60,28 @@ func (r *Rotation) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	case req.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "the secret is spoken of with POST")
+		WriteError(w, http.StatusMethodNotAllowed, "method_not_allowed", "the secret is spoken of with POST")
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(peer.VerifyBody(req.Body), maxSecretBody+1))
 	var m message
 	switch {
 	case len(body) > maxSecretBody:
-		writeError(w, http.StatusRequestEntityTooLarge, "body_too_large", "no message about the secret is that long")
+		WriteError(w, http.StatusRequestEntityTooLarge, "body_too_large", "no message about the secret is that long")
 		return
 	case err != nil || json.Unmarshal(body, &m) != nil:
-		writeError(w, http.StatusBadRequest, "bad_message", "the body is not the one that was signed, or no message about the secret")
+		WriteError(w, http.StatusBadRequest, "bad_message", "the body is not the one that was signed, or no message about the secret")
 		return
 	}
 	if m.Step != stepAsk && !r.cfg.Keys.Load().Secured() {
-		writeError(w, http.StatusConflict, "not_secured", "this node's mesh is open, or on its way to a secret: there is none to replace")
+		WriteError(w, http.StatusConflict, "not_secured", "this node's mesh is open, or on its way to a secret: there is none to replace")
 		return
 	}
 	// By the key that the request was signed with: what the sender knows, whatever this message makes rule here.
 	key := peer.key
 	text, err := json.Marshal(r.take(peer.ID, m))
 	if err != nil {
-		writeError(w, http.StatusInternalServerError, "internal_error", "the answer cannot be written")
+		WriteError(w, http.StatusInternalServerError, "internal_error", "the answer cannot be written")
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

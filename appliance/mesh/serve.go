@@ -41,21 +41,21 @@ func (p *Publisher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		writeError(w, http.StatusMethodNotAllowed, "method_not_allowed", "the capacity is read with GET")
+		WriteError(w, http.StatusMethodNotAllowed, "method_not_allowed", "the capacity is read with GET")
 		return
 	}
 	if peer.Wire < WireOldest {
-		writeError(w, http.StatusBadRequest, "wire_version", "this node no longer speaks that version: update the other one")
+		WriteError(w, http.StatusBadRequest, "wire_version", "this node no longer speaks that version: update the other one")
 		return
 	}
 	e := p.now.Load()
 	if e == nil {
-		writeError(w, http.StatusServiceUnavailable, "starting", "this node is still starting")
+		WriteError(w, http.StatusServiceUnavailable, "starting", "this node is still starting")
 		return
 	}
 	select {
 	case <-p.ended: // a stream that ends at once would be begun again and again
-		writeError(w, http.StatusServiceUnavailable, "ending", "this node is on its way down")
+		WriteError(w, http.StatusServiceUnavailable, "ending", "this node is on its way down")
 		return
 	default:
 	}
@@ -74,7 +74,7 @@ func (p *Publisher) stream(w http.ResponseWriter, r *http.Request, who string) {
 	defer cancel()
 	leave, ok := p.streams.enter(who, cancel)
 	if !ok {
-		writeError(w, http.StatusServiceUnavailable, "too_many_streams", "as many follow this node as may: ask without watch")
+		WriteError(w, http.StatusServiceUnavailable, "too_many_streams", "as many follow this node as may: ask without watch")
 		return
 	}
 	defer leave()
@@ -97,7 +97,11 @@ func (p *Publisher) stream(w http.ResponseWriter, r *http.Request, who string) {
 	timer := time.NewTimer(heartbeat)
 	defer timer.Stop()
 	for out := e.whole; ; {
+		first := known != nil && !known.begun
 		if out != nil && !write(out) || known != nil && !all(known.lines(e.held, p.cfg.Known.cfg.Now()), write) {
+			return
+		}
+		if first && !write(encode(line{Beat: &beat{Seq: e.report.Seq}})) { // so that the follower knows that this was all
 			return
 		}
 		timer.Reset(heartbeat)

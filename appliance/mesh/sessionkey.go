@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -102,7 +101,7 @@ func (s *SessionKey) Load() {
 }
 
 func readSealed(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openKept(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the key of sessions: %w", err)
 	}

@@ -60,6 +60,24 @@ type Lone struct {
 	Resident
 }
 
+// Own counts this node's replicas, and those of them of which nobody else has one that goes as far.
+func (r *Register) Own() (alone, all int) {
+	furthest, elsewhere := map[string]int{}, map[string]int{}
+	for _, l := range r.replicas() {
+		if l.Node == "" {
+			furthest[l.Replica] = l.Tokens
+		} else {
+			elsewhere[l.Replica] = max(elsewhere[l.Replica], l.Tokens)
+		}
+	}
+	for name, tokens := range furthest {
+		if elsewhere[name] < tokens {
+			alone++
+		}
+	}
+	return alone, len(furthest)
+}
+
 // Lone lists the replicas of members of which nobody else, this node included, has one that goes as far; those last used first.
 func (r *Register) Lone() []Lone {
 	type best struct {

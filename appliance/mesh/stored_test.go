@@ -158,7 +158,7 @@ func TestMembersLearnWhereReplicasLie(t *testing.T) {
 		a, b, _ := pair(t, func(a, b *node) {
 			a.known, b.known = mesh.NewRegister(mesh.RegisterConfig{}), mesh.NewRegister(mesh.RegisterConfig{})
 		})
-		time.Sleep(time.Second)
+		time.Sleep(10 * time.Second) // who met the other one while it started is content with its capacity for a while
 		there := func() int { return inStore(a.known.Find("m", "s", chain("head", "1", "2", "3")), b.ID) }
 		tell := func() { b.publisher.Changed(); time.Sleep(100 * time.Millisecond) }
 		b.known.Store(stored(1, "s", "head", "1"))
@@ -199,6 +199,23 @@ func TestALoneReplicaIsTheLongest(t *testing.T) {
 	r.Store(stored(4, "w", "head", "w"))
 	if lone := r.Lone(); len(lone) != 1 || lone[0].Node != "n02" || lone[0].Session != "s" {
 		t.Errorf("%+v", lone)
+	}
+}
+
+// TestWhatWouldGoWithThisNodeIsCounted: what nobody else has, or has not as far.
+func TestWhatWouldGoWithThisNodeIsCounted(t *testing.T) {
+	r := mesh.NewRegister(mesh.RegisterConfig{})
+	if alone, all := r.Own(); alone != 0 || all != 0 {
+		t.Errorf("%d of %d", alone, all)
+	}
+	r.Store(stored(1, "a", "head", "1", "2"))
+	r.Store(stored(2, "b", "head", "3"))
+	r.Store(stored(3, "c", "head", "4", "5"))
+	mesh.TellOf(t, r, "n02", stored(1, "a", "head", "1", "2"))
+	mesh.TellOf(t, r, "n02", stored(3, "c", "head", "4"))
+	mesh.TellOf(t, r, "n02", stored(4, "d", "head", "6"))
+	if alone, all := r.Own(); alone != 2 || all != 3 {
+		t.Errorf("%d of %d", alone, all)
 	}
 }
 

@@ -247,3 +247,38 @@ func TestWhoDoesNotAskForResidentsGetsNone(t *testing.T) {
 		}
 	})
 }
+
+// TestAMemberIsKnownOnceItHasToldAll, and not at the first of its lines: what comes later would look as if nobody had it.
+func TestAMemberIsKnownOnceItHasToldAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := pair(t, func(a, b *node) {
+			a.known, b.known = mesh.NewRegister(mesh.RegisterConfig{}), mesh.NewRegister(mesh.RegisterConfig{})
+			for i := range 60 {
+				words := []string{"head", fmt.Sprint(i)}
+				for j := range 100 {
+					words = append(words, fmt.Sprint(j))
+				}
+				b.known.Settle(held(fmt.Sprint("m#", i), fmt.Sprint("s", i), words...), -1)
+			}
+		})
+		if a.known.Knows(b.ID) {
+			t.Fatal("nothing was told yet")
+		}
+		parts := map[int]bool{}
+		for !a.known.Knows(b.ID) {
+			parts[len(mesh.Heard(a.known, b.ID))] = true
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(mesh.Heard(a.known, b.ID)); n != 60 {
+			t.Errorf("it is known by %d of 60 conversations", n)
+		}
+		if len(parts) < 3 {
+			t.Fatalf("it was told at one go, so this shows nothing: %v", parts)
+		}
+		b.stop()
+		a.known.Leave(b.ID)
+		if a.known.Knows(b.ID) {
+			t.Error("it is known after it has left")
+		}
+	})
+}

@@ -290,10 +290,5 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	if !errors.As(err, &no) {
 		no = &refusal{http.StatusInternalServerError, "failed", "it could not answer"}
 	}
-	var body refused
-	body.Error.Code, body.Error.Message = no.code, no.message
-	text, _ := json.Marshal(body)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(no.status)
-	_, _ = w.Write(text) // the asker may have gone
+	mesh.WriteError(w, no.status, no.code, no.message)
 }

@@ -94,8 +94,11 @@ func (u Uninstall) keepState() string {
 }
 
 // ofNodes is what lies in the state directory of a node and what engines leave in their home, which is the same.
-var ofNodes = []string{"aliases.json", "before-update", "calibration.json", "engines", "handover.json", "history", "kv", "lock", "missing", "rates.json", "serf", "session-key",
-	"slots", "spool", "trust", "tsnode", "update.json", "viiwork.sock", ".cache", ".config", ".new-before-update", ".nv"}
+var ofNodes = []string{
+	"aliases.json", "before-update", "calibration.json", "engines", "handover.json", "history", "image-layers", "image-papers", "images.json",
+	"kv", "lock", "meshlock.json", "missing", "rates.json", "releases", "secret", "serf", "session-key", "slots", "spool", "swap", "trust",
+	"tsnode", "update.json", "viiwork.sock", ".cache", ".config", ".new-before-update", ".nv",
+}
 
 // holds reports whether path lies in a folder. Folders are compared as such, since one folder has many names: by links,
 // or on a disk that takes two spellings for one.

@@ -23,6 +23,7 @@ type Board struct {
 	Moves    []BoardMoves   `json:"moves"`
 	Firsts   []BoardFirst   `json:"firsts"`
 	Uses     []BoardUse     `json:"uses"`
+	Turns    []BoardTurn    `json:"turns"` // of a roll-out that goes on, or left somebody as it was
 	Aliases  []BoardAlias   `json:"aliases"`
 	Warnings []BoardWarning `json:"warnings"`
 }
@@ -216,6 +217,17 @@ type BoardUse struct {
 	Use
 	Running *int `json:"running"`
 	Waiting *int `json:"waiting"`
+}
+
+// BoardTurn is a node while the mesh goes to another version.
+type BoardTurn struct {
+	Key   string `json:"key"`
+	Name  string `json:"name"`
+	From  string `json:"from"`
+	To    string `json:"to"`
+	State string `json:"state"` // as RolloutMember, or what it does to get the version where that is known
+	Why   string `json:"why"`
+	Lead  string `json:"lead"` // name of the node that leads
 }
 
 // BoardAlias is an Alias with its key.

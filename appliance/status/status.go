@@ -39,6 +39,14 @@ type Backend struct {
 	Restarts int      `json:"restarts"`
 	Error    string   `json:"error,omitempty"` // why it is not ready, in the engine's last words
 	Slots    []Slot   `json:"slots"`
+	Change   *Change  `json:"change,omitempty"` // to another engine, when there is one on its way in or out
+}
+
+// Change is a backend on its way to another engine, while its own state is that of the one that serves.
+type Change struct {
+	State    string   `json:"state"`              // of the new one: starting, loading, failed (the one before serves on); draining = the old one finishes what it runs
+	Progress *float64 `json:"progress,omitempty"` // 0…1 while loading, absent when unknown
+	Error    string   `json:"error,omitempty"`    // why the new one failed
 }
 
 // Slot is one seat of a backend.
@@ -201,6 +209,7 @@ type Cluster struct {
 	Members  []Member       `json:"members"`
 	Models   []ClusterModel `json:"models"`
 	Aliases  []Alias        `json:"aliases"`
+	Rollout  *Rollout       `json:"rollout,omitempty"` // the last one, while it is of interest
 	Warnings []Warning      `json:"warnings"`
 }
 

@@ -1,8 +1,13 @@
 package appliance_test
 
 import (
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
+	"viiwork/appliance/status"
 	"viiwork/engine/enginetest"
 )
 
@@ -26,4 +31,40 @@ func TestARestartedNodeFindsWhoItKnew(t *testing.T) {
 	restarted.seeds = nil
 	restarted.spawn(t)
 	holds(t, "it sees the model again", func() bool { return restarted.sees("m") == 1 })
+}
+
+// TestPipesInPlaceOfItsFilesKeepNoNodeFromItsWork: who opens one to read waits for its other end. One that writes nothing is as
+// bad as none.
+func TestPipesInPlaceOfItsFilesKeepNoNodeFromItsWork(t *testing.T) {
+	t.Parallel()
+	f := lanFellow(t, 0)
+	f.secret = rightSecret
+	for _, name := range []string{"aliases.json", "calibration.json", "handover.json", "meshlock.json", "rates.json", "secret", "session-key", "serf/members", "tsnode/id", "tsnode/udp-port"} {
+		path := filepath.Join(f.dir, "state", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		silent, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+	}
+	started := make(chan func() error, 1)
+	go func() { started <- f.here(t) }()
+	select {
+	case leave := <-started:
+		holds(t, "it is in its mesh", func() bool {
+			var c status.Cluster
+			return f.read("/v1/cluster", &c) && len(c.Members) == 1
+		})
+		if err := leave(); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(longWait):
+		t.Fatal("it waits")
+	}
 }

@@ -39,6 +39,9 @@ type Options struct {
 	Ready       func(addrs ...string)   // called once, when all listeners are open; nil = nobody asks
 	News        func() []status.Warning // what else status is to tell; nil = nothing
 	HostRoot    string                  // holds the machine's /sys, /proc and programs; "" = /
+	Installer   Installer               // replaces this machine's program; nil = nobody does
+	Lookout     time.Duration           // how often it is looked whether a roll-out is to begin by itself, 0 = a minute; one under way is hurried, too
+	Hangs       func(error)             // called once the tailnet's device hangs and cannot be ended: the process should end at once; nil = it goes on without
 	Now         func() time.Time        // the clock by which requests to members are signed and theirs checked; nil = time.Now
 
 	Given     map[string]net.Listener   // listeners that what started this process had open, by the address as the configuration writes it
@@ -56,21 +59,22 @@ type Appliance struct {
 	host        gpu.Host
 	calibration *calibration
 
-	docker  *docker.Runner
-	live    *gpu.Live
-	engine  *engine.Engine
-	mesh    *membership
-	digests *digests
-	caches  *caches
-	copier  *modelcopy.Copier
-	tallies *tallies
-	traces  *traces
-	gateway *gateway.Gateway
-	token   string // of this run's pages
-	views   *views
-	past    *history.Store // nil = there is none
-	site    *web.Site
-	handler http.Handler
+	docker   *docker.Runner
+	live     *gpu.Live
+	engine   *engine.Engine
+	mesh     *membership
+	digests  *digests
+	caches   *caches
+	copier   *modelcopy.Copier
+	rollouts *rollouts
+	tallies  *tallies
+	traces   *traces
+	gateway  *gateway.Gateway
+	token    string // of this run's pages
+	views    *views
+	past     *history.Store // nil = there is none
+	site     *web.Site
+	handler  http.Handler
 
 	passage    *passage
 	draining   atomic.Bool
@@ -84,8 +88,9 @@ type Appliance struct {
 	cfg      *config.Config
 	cards    []gpu.Card
 	warnings []status.Warning
-	images   []string // what each model's engines are started from
 	memory   plan.Plan
+	images   []string // what each model's engines are to be started from
+	turns    turns    // of models that change to another image
 }
 
 // New makes a node from cfg. It opens nothing but the configuration's own model files, to name broken ones; a model
@@ -102,27 +107,11 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	a.live = gpu.NewLive(gpu.LiveConfig{Read: a.readCards, Log: o.Log})
 	a.live.Watch(p.cards)
 	a.calibration = openCalibration(cfg.Node.StateDir)
-	a.engine, err = engine.New(engine.Config{
-		Node:     cfg.Node.Name,
-		StateDir: cfg.Node.StateDir,
-		Spool:    a.spool.dir,
-		Runners: map[engine.RunnerKind]engine.Runner{
-			engine.RunnerDocker: a.docker,
-			engine.RunnerNative: native.New(native.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, Log: o.Log}),
-		},
-		Dialect:   llama.New(nil),
-		Health:    engine.HealthConfig{Interval: cfg.Health.Interval, Stall: cfg.Health.Stall, MaxRespawns: cfg.Health.MaxRespawns},
-		QueueMax:  queueMax(cfg),
-		Placed:    a.placed,
-		CheckFile: checkFile,
-		Changed:   a.slotsChanged,
-		Log:       o.Log,
-	})
-	if err != nil {
+	if a.engine, err = engine.New(a.engineConfig()); err != nil {
 		return nil, err
 	}
 	a.engine.StopEngines(o.StopEngines)
-	a.engine.Apply(p.models)
+	a.engine.Apply(a.turns.want(p.models, nil))
 	if a.mesh, err = newMembership(cfg, o); err != nil {
 		return nil, err
 	}
@@ -131,8 +120,46 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 	a.traces = newTraces(cfg.Telemetry.OTLP, cfg.Node.Name, o.Version, o.Log)
 	a.caches = newCaches(a)
 	a.copier = a.newCopier()
+	a.rollouts = newRollouts(a)
 	a.makePages()
-	a.gateway = gateway.New(gateway.Config{
+	a.gateway = gateway.New(a.gatewayConfig())
+	a.handler = a.routes()
+	a.mesh.report, a.mesh.serve, a.mesh.lend = a.report, a.serveTailnet, a.gateway.DeskConfig
+	a.mesh.give, a.mesh.shelf, a.mesh.copies = a.giver, a.shelf, a.imageCopies
+	a.mesh.attach = func(f *fellows) {
+		a.caches.join(f)
+		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, Desk: f.desk, HostName: a.mesh.hostName})
+	}
+	return a, nil
+}
+
+// engineConfig is what the engine is made of, once the host, the spool and Docker are there.
+func (a *Appliance) engineConfig() engine.Config {
+	cfg, o := a.cfg, a.options
+	return engine.Config{
+		Node:     cfg.Node.Name,
+		StateDir: cfg.Node.StateDir,
+		Spool:    a.spool.dir,
+		Runners: map[engine.RunnerKind]engine.Runner{
+			engine.RunnerDocker: a.docker,
+			engine.RunnerNative: native.New(native.Config{Node: cfg.Node.Name, StateDir: cfg.Node.StateDir, Log: o.Log}),
+		},
+		Dialect:      llama.New(nil),
+		Health:       engine.HealthConfig{Interval: cfg.Health.Interval, Stall: cfg.Health.Stall, MaxRespawns: cfg.Health.MaxRespawns},
+		QueueMax:     queueMax(cfg),
+		Placed:       a.placed,
+		Room:         a.room,
+		BeforeSwitch: a.beforeSwitch,
+		CheckFile:    checkFile,
+		Changed:      a.slotsChanged,
+		Log:          o.Log,
+	}
+}
+
+// gatewayConfig is what the gateway is made of, once all other parts are there.
+func (a *Appliance) gatewayConfig() gateway.Config {
+	cfg, o := a.cfg, a.options
+	return gateway.Config{
 		Node: cfg.Node.Name, Version: o.Version, Engine: a.engine,
 		MaxBody: cfg.API.MaxBody, MaxInflight: cfg.API.MaxInflight,
 		QueueTimeout: cfg.Routing.QueueTimeout, WarmWait: cfg.Routing.WarmWait,
@@ -159,15 +186,7 @@ func New(cfg *config.Config, o Options) (*Appliance, error) {
 		Home:           a.site,
 		Caller:         caller,
 		Log:            o.Log,
-	})
-	a.handler = a.routes()
-	a.mesh.report, a.mesh.serve, a.mesh.lend = a.report, a.serveTailnet, a.gateway.DeskConfig
-	a.mesh.give = a.giver
-	a.mesh.attach = func(f *fellows) {
-		a.caches.join(f)
-		a.gateway.Join(gateway.Mesh{ID: f.id, Table: a.mesh.table, Client: f.client, Verifier: f.verifier, Desk: f.desk, HostName: a.mesh.hostName})
 	}
-	return a, nil
 }
 
 // queueMax is routing.queue_max for the parts, in whose configurations 0 is the default.
@@ -235,6 +254,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	running.Go(func() { defer close(left); end(wrap("mesh", a.mesh.run(inMesh))) })
 	open := a.open(parts, &running, servers, end)
 	running.Go(func() { a.digests.run(parts) })
+	running.Go(func() { a.runTurns(parts) })
 	running.Go(func() { end(wrap("cards", a.live.Run(parts))) })
 	running.Go(func() { end(wrap("accounting", a.gateway.Run(parts))) })
 	running.Go(func() { end(wrap("caches", a.caches.run(parts))) })
@@ -326,8 +346,8 @@ func (a *Appliance) Reload(cfg *config.Config) (restart []string, err error) {
 	next.Models, next.ModelsDir, next.Access = cfg.Models, cfg.ModelsDir, cfg.Access
 	a.cfg, a.cards, a.warnings, a.images, a.memory = &next, p.cards, p.warnings, imagesOf(p.models), p.memory
 	a.live.Watch(p.cards)
-	if changed {
-		a.engine.Apply(p.models)
+	if now := a.engine.Snapshot(); changed || a.turns.stuck || len(changeWarnings(now)) > 0 { // what did not come up is tried again
+		a.engine.Apply(a.turns.want(p.models, now))
 	}
 	a.digests.look() // a file may have been replaced under its name
 	return restart, nil
@@ -357,9 +377,12 @@ func (a *Appliance) routes() http.Handler {
 	a.mountAliases(e)
 	a.mountCaches(e)
 	a.mountCopies(e)
+	a.mountReleases(e)
+	a.mountImages(e)
 	a.mountMetrics(e)
 	a.mountSecret(e)
 	a.mountVisit(e)
+	a.mountUpdates(e)
 	a.mountView(e)
 	a.mountRestart(e)
 	a.mountPages(e)

@@ -10,6 +10,7 @@ import (
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
 	"viiwork/tsnode"
+	"viiwork/update/rollout"
 )
 
 // picture is what a board is made from: of each node what it tells of its capacity, and what it tells of itself.
@@ -86,6 +87,7 @@ func (n pictured) here(at time.Time) time.Time {
 // Board is the mesh as this node's pages show it.
 func (a *Appliance) Board(ctx context.Context) status.Board {
 	b := a.picture(ctx).board(a.aliases())
+	b.Turns = turnsOf(a.rollout())
 	b.Open = !a.mesh.keys.Load().Secured() && b.Network == "lan"
 	return b
 }
@@ -106,6 +108,28 @@ func (p picture) board(aliases []status.Alias) status.Board {
 	b.Machines = p.machines(b)
 	b.Totals = []status.Total{p.total(b)}
 	return b
+}
+
+// turnsOf lists whose turn it is and was, while that is of interest: of a roll-out that has ended, who does not have the version.
+func turnsOf(r *status.Rollout) []status.BoardTurn {
+	all := []status.BoardTurn{}
+	if r == nil {
+		return all
+	}
+	for _, m := range r.Members {
+		if r.Stage == string(rollout.Ended) && m.State == string(rollout.Done) {
+			continue
+		}
+		t := status.BoardTurn{Key: m.Name, Name: m.Name, From: m.From, To: r.Version, State: m.State, Why: m.Why, Lead: r.Lead}
+		if m.Act != "" {
+			t.State = m.Act
+		}
+		if m.State == string(rollout.Updating) && t.Why == "" {
+			t.Why = r.Why
+		}
+		all = append(all, t)
+	}
+	return all
 }
 
 // machines lists the nodes by what is known of each.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
@@ -20,6 +23,7 @@ type caches struct {
 	a     *Appliance
 	dir   string
 	share *kvshare.Share // nil = kv_share.mode is off
+	given atomic.Bool    // what conversations have here is with others: this node is about to go
 	store *store.Store   // nil until it is opened
 }
 
@@ -82,13 +86,13 @@ func (c *caches) join(f *fellows) {
 	}
 	client, err := transfer.NewClient(transfer.Config{
 		Mesh: f.client, Tailnet: tailnet, Direct: cfg.KVShare.Direct, Rate: cfg.KVShare.Rate, Log: c.a.log,
-		Trusted: trusted, Busy: c.share.Working,
+		Trusted: trusted, Busy: c.standsBack,
 	})
 	if err != nil {
 		c.a.log.Warn("caches stay on this node; starting it again may help", "error", err)
 		return
 	}
-	c.share.Join(kvshare.Net{ID: f.id, Client: client, Member: c.member, Kin: c.kin, Guard: c.a.mesh.table.Guard})
+	c.share.Join(kvshare.Net{ID: f.id, Client: client, Member: c.member, Kin: c.kin, Leaving: c.leaving, Guard: c.a.mesh.table.Guard})
 	f.carrier.Store(transfer.NewServer(c.share, f.verifier, client))
 }
 
@@ -102,6 +106,22 @@ func (c *caches) member(id string) (mesh.Member, bool) {
 	return mesh.Member{}, false
 }
 
+// standsBack tells whether copies of caches wait for requests that run here: not while a member is about to go, which waits for
+// them. In a mesh that is always used they would never be made.
+func (c *caches) standsBack() bool {
+	return c.share.Working() && !slices.ContainsFunc(c.a.mesh.table.Snapshot(), func(n mesh.NodeState) bool { return n.Report != nil && n.Report.Draining })
+}
+
+// leaving tells of a member that drains.
+func (c *caches) leaving(id string) bool {
+	for _, n := range c.a.mesh.table.Snapshot() {
+		if n.Member.ID == id {
+			return n.Report != nil && n.Report.Draining
+		}
+	}
+	return false
+}
+
 // kin are the members whose caches of a model are of that kind.
 func (c *caches) kin(model, kind string) (ids []string) {
 	for _, n := range c.a.mesh.table.Snapshot() {
@@ -110,6 +130,26 @@ func (c *caches) kin(model, kind string) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// leave gives what conversations have here a second copy elsewhere, before this node goes. It tells how many have one, and
+// of how many.
+func (c *caches) leave(ctx context.Context) (moved, of int) {
+	c.given.Store(true)
+	return c.share.Leave(ctx)
+}
+
+// lateWithin bounds the time in which what has ended since is given away, too: clients wait for what comes then.
+const lateWithin = 10 * time.Second
+
+// leaveLate gives away what ended after leave, if that was called.
+func (c *caches) leaveLate(ctx context.Context) {
+	if !c.given.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateWithin)
+	defer cancel()
+	c.share.LeaveLate(ctx)
 }
 
 // mountCaches adds what other nodes ask about states, and what tells of them.

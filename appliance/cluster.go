@@ -17,6 +17,7 @@ import (
 func (a *Appliance) mountCluster(e *echo.Echo) {
 	e.GET("/v1/cluster", func(c echo.Context) error { return c.JSON(http.StatusOK, a.Cluster()) })
 	e.GET("/v1/capacity", a.amongFellows(func(f *fellows) http.Handler { return f.publisher }))
+	e.POST("/v1/lock", a.amongFellows(func(f *fellows) http.Handler { return f.lock }))
 	desk := a.amongFellows(func(f *fellows) http.Handler { return f.desk })
 	e.Any("/v1/lease", desk)
 	e.Any("/v1/lease/:id", desk)
@@ -39,7 +40,7 @@ var errNotInMesh = &gateway.Error{Status: http.StatusServiceUnavailable, Code: "
 
 // Cluster is what /v1/cluster answers: the mesh as this node sees it.
 func (a *Appliance) Cluster() status.Cluster {
-	all := status.Cluster{Members: a.members(), Models: []status.ClusterModel{}, Aliases: a.aliases(), Warnings: a.allWarnings()}
+	all := status.Cluster{Members: a.members(), Models: []status.ClusterModel{}, Aliases: a.aliases(), Rollout: a.rollout(), Warnings: a.allWarnings()}
 	hosts := map[string][]string{}
 	self := a.current().Node.Name
 	for _, m := range a.engine.Snapshot() {
@@ -108,8 +109,9 @@ func member(s serf.Member, n mesh.NodeState) status.Member {
 // allWarnings joins what the parts have to say.
 func (a *Appliance) allWarnings() []status.Warning {
 	a.mu.Lock()
-	all := slices.Clone(a.warnings)
+	all := append(slices.Clone(a.warnings), a.turns.warning()...)
 	a.mu.Unlock()
+	all = append(all, changeWarnings(a.engine.Snapshot())...)
 	all = a.cardWarnings(all)
 	all = append(all, a.digests.replaced()...)
 	net := a.mesh.node.Status()
@@ -129,6 +131,7 @@ func (a *Appliance) allWarnings() []status.Warning {
 		}
 		all = append(all, f.watcher.Warnings()...)
 		all = append(all, f.rotation.Warnings()...)
+		all = append(all, a.rolloutWarnings()...)
 		all = append(all, a.gateway.Warnings()...)
 	}
 	if all == nil {

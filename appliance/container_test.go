@@ -14,17 +14,20 @@ import (
 
 const dockerSocket = "/var/run/docker.sock"
 
-// nodeImage builds the program and, from the Dockerfile, the image of it that needs no base; the test's end removes it.
-func nodeImage(t *testing.T) string {
+// nodeImage builds the program with more flags of the linker and, from the Dockerfile, the image of it that needs no base; the
+// test's end removes it. The program itself is at the second place.
+func nodeImage(t *testing.T, flags string) (image, program string) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := os.Mkdir(filepath.Join(folder, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-tags", "ts_omit_peerapiserver", "-ldflags", "-s -w", "-o", filepath.Join(folder, "bin", "viiwork"), "./viiwork")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the program: %v: %s", err, out)
+	text, err := linked(flags)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "bin", "viiwork"), text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, made := range []string{filepath.Join(folder, "bin"), filepath.Join(folder, "bin", "viiwork")} { // engines that tests start meanwhile are given another umask
 		if err := os.Chmod(made, 0o755); err != nil {
@@ -38,7 +41,28 @@ func nodeImage(t *testing.T) string {
 	name := fmt.Sprintf("viiwork-test/node:%d", os.Getpid())
 	dockerSays(t, "build", "--quiet", "--target", "prebuilt", "-t", name, folder)
 	t.Cleanup(func() { _ = exec.Command("docker", "image", "rm", "-f", name).Run() })
-	return name
+	return name, filepath.Join(folder, "bin", "viiwork")
+}
+
+// programs are those that were linked here, by the linker's flags: each takes a while.
+var programs sync.Map
+
+func linked(flags string) ([]byte, error) {
+	once, _ := programs.LoadOrStore(flags, sync.OnceValues(func() ([]byte, error) {
+		dir, err := os.MkdirTemp("", "vwl")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		path := filepath.Join(dir, "viiwork")
+		build := exec.Command("go", "build", "-trimpath", "-tags", "ts_omit_peerapiserver", "-ldflags", "-s -w "+flags, "-o", path, "./viiwork")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building the program: %w: %s", err, out)
+		}
+		return os.ReadFile(path)
+	}))
+	return once.(func() ([]byte, error))()
 }
 
 func copyFile(t *testing.T, from, to string) {
@@ -54,15 +78,19 @@ func copyFile(t *testing.T, from, to string) {
 
 // boxed is a node in a container, by the rules of compose.yaml.
 type boxed struct {
-	t     *testing.T
-	image string
-	dir   string // with the configuration, the model, the state
-	url   string
-	user  string
+	t       *testing.T
+	image   string
+	program string // that the image holds
+	dir     string // with the configuration, the model, the state
+	url     string
+	user    string
 }
 
 // box furnishes a folder for a node of another user than root, as far as we may make one.
-func box(t *testing.T) boxed {
+func box(t *testing.T) boxed { return stampedBox(t, "") }
+
+// stampedBox is box with a program that was linked with more flags.
+func stampedBox(t *testing.T, flags string) boxed {
 	t.Helper()
 	needEngineImage(t)
 	if _, err := os.Stat(dockerSocket); err != nil || os.Getenv("DOCKER_HOST") != "" {
@@ -74,7 +102,8 @@ func box(t *testing.T) boxed {
 			_ = exec.Command("docker", "rm", "-f", "-v", id).Run()
 		}
 	})
-	b := boxed{t: t, image: nodeImage(t), dir: dir, user: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}
+	b := boxed{t: t, dir: dir, user: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}
+	b.image, b.program = nodeImage(t, flags)
 	config := filepath.Join(dir, "viiwork.yaml")
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -97,13 +126,20 @@ func box(t *testing.T) boxed {
 	return b
 }
 
+// argsAt are args for a Docker with another socket.
+func (b boxed) argsAt(socket string) []string {
+	args := b.args("host", filepath.Join(b.dir, "state"))
+	for i, word := range args {
+		if word == dockerSocket+":"+dockerSocket {
+			args[i] = socket + ":" + dockerSocket
+		}
+	}
+	return args
+}
+
 // args are those of `docker run` up to the image's name.
 func (b boxed) args(network, state string) []string {
-	stat, err := os.Stat(dockerSocket)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	group := fmt.Sprint(stat.Sys().(*syscall.Stat_t).Gid)
+	group := groupOf(b.t, dockerSocket)
 	at := filepath.Join(b.dir, "state")
 	return []string{"run", "--network", network, "--user", b.user, "--group-add", group, "--read-only", "--cap-drop", "ALL",
 		"--security-opt", "no-new-privileges", "--tmpfs", "/tmp", "-e", "VIIWORK_CONFIG=" + filepath.Join(b.dir, "viiwork.yaml"),
@@ -111,6 +147,16 @@ func (b boxed) args(network, state string) []string {
 		"-v", filepath.Join(b.dir, "viiwork.yaml") + ":" + filepath.Join(b.dir, "viiwork.yaml") + ":ro",
 		"-v", filepath.Join(b.dir, "tiny.gguf") + ":" + filepath.Join(b.dir, "tiny.gguf") + ":ro",
 		"-v", state + ":" + at}
+}
+
+// groupOf is the number of a file's group.
+func groupOf(t *testing.T, path string) string {
+	t.Helper()
+	stat, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(stat.Sys().(*syscall.Stat_t).Gid)
 }
 
 // serve starts the node; the returned function stops it and returns its exit code and what it logged.

@@ -146,3 +146,8 @@ func Capped(watts, limit *float64) bool {
 
 // ReadWord is the models in the word of the run before, nil if it is none.
 func ReadWord(data []byte, now time.Time) []string { return readWord(data, now).Models }
+
+// Room says why a second engine cannot be held beside what runs.
+func (a *Appliance) Room(ctx context.Context, m engine.Model, gpus []int) error {
+	return a.room(ctx, m, gpus)
+}

@@ -111,14 +111,17 @@ func (a *Appliance) finish(ctx context.Context, f farewell) {
 	used, enough := context.WithTimeout(wait, f.limit-min(f.limit/2, lastPart))
 	defer enough()
 	if slices.ContainsFunc(f.servers, func(s *server) bool { return s.kept }) {
+		lastAnswers(f.servers)
 		a.retire()
 		a.within(used, func() bool { return a.gateway.Older(began) == 0 })
+		a.caches.leaveLate(used)
 	} else {
 		a.Drain(true)
 		a.idleWithin(used)
 	}
+	members := a.heard() // gossip that has ended knows of none
 	f.goodbye()
-	w := word{Version: a.options.Version, Models: a.answers(), Requests: requests, Closed: time.Now()}
+	w := word{Version: a.options.Version, Models: a.answers(), Members: members, Requests: requests, Closed: time.Now()}
 	shut(f.servers)
 	a.parting.Store(true)
 	if !a.calmWithin(wait, f.servers) {

@@ -63,22 +63,36 @@ func (a *Appliance) restart() status.Restart {
 }
 
 // How long a run that was given its listeners lets connections wait there for what the run before could answer: for its
-// engines, which are adopted in a second or two, and for members to be heard again.
+// engines, which are adopted in a second or two, and for members to be heard again. Over a tailnet the first word to a
+// member may be lost, since that still answers where the run before was, and is repeated after five seconds.
 const (
 	adoptWithin = 20 * time.Second
-	hearWithin  = 5 * time.Second
+	hearWithin  = 8 * time.Second
 )
 
-// takeOver returns once this run answers what the one before answered, as far as that will be soon.
+// takeOver returns once this run answers what the one before answered, as far as that will be soon. It also knows again
+// where conversations are by then: what was kept waiting would begin anew here, although others have it.
 func (a *Appliance) takeOver(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, adoptWithin)
 	defer cancel()
 	a.within(wait, func() bool { return !slices.ContainsFunc(a.engine.Snapshot(), adopting) })
 	wait, cancel = context.WithTimeout(ctx, hearWithin)
 	defer cancel()
+	models, members := a.passage.answered()
 	a.within(wait, func() bool {
-		return !slices.ContainsFunc(a.passage.answered(), func(model string) bool { return !a.someoneServes(model) })
+		return !slices.ContainsFunc(models, func(model string) bool { return !a.someoneServes(model) }) &&
+			!slices.ContainsFunc(members, func(id string) bool { return !a.mesh.known.Knows(id) })
 	})
+}
+
+// heard lists the members whose word this node has at the moment.
+func (a *Appliance) heard() (ids []string) {
+	for _, n := range a.mesh.table.Snapshot() {
+		if n.Report != nil && !n.Gone {
+			ids = append(ids, n.Member.ID)
+		}
+	}
+	return ids
 }
 
 // adopting tells that an engine of the run before may yet be found to serve the model. One that loads takes as long as

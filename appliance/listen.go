@@ -67,6 +67,16 @@ func shut(servers []*server) {
 	}
 }
 
+// lastAnswers ends connections with their next answer while new ones are still taken. One whose answer began before that
+// could bring one more request when nobody else is served any more, and the next run would wait for that as well.
+func lastAnswers(servers []*server) {
+	for _, s := range servers {
+		if s.kept {
+			s.leaving.Store(true)
+		}
+	}
+}
+
 // stillUsed tells that a connection that was taken may yet bring a request. It must not be closed before: its client has
 // no way to tell whether the question was read.
 func stillUsed(servers []*server) bool {

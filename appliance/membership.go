@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,9 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"viiwork/appliance/config"
+	"viiwork/appliance/imagecopy"
 	"viiwork/appliance/kvshare/transfer"
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/modelcopy"
+	"viiwork/appliance/releases"
 	"viiwork/engine"
 	"viiwork/serf"
 	"viiwork/tsnode"
@@ -28,6 +31,7 @@ type membership struct {
 	cfg     *config.Config
 	version string
 	now     func() time.Time // nil = time.Now
+	hangs   func(error)      // nil = it is lived without the network
 	log     *slog.Logger
 	secret  mesh.Secret // it started with
 	keys    *mesh.Keyring
@@ -43,6 +47,9 @@ type membership struct {
 	serve  func(context.Context, net.Listener) error // answers on the device's own listener until ctx ends; not used on a lan
 	attach func(*fellows)                            // hands the gateway what it needs of the mesh
 	give   func(*fellows) *modelcopy.Server          // gives this node's models to members
+	lead   func(context.Context, *fellows) error     // brings the mesh to other versions, and this node
+	shelf  func(*fellows) *releases.Server           // and what it has of releases
+	copies func(*fellows) *imagecopy.Server          // and its engines' images
 	lend   func(*mesh.Verifier, *mesh.Table) mesh.DeskConfig[*engine.Lease]
 
 	leave   sync.Once     // closes leaving
@@ -64,7 +71,10 @@ type fellows struct {
 	watcher   *mesh.Watcher
 	herald    *mesh.Herald
 	rotation  *mesh.Rotation
+	lock      *mesh.Lock
 	giver     *modelcopy.Server
+	shelf     *releases.Server
+	copies    *imagecopy.Server
 	carrier   atomic.Pointer[transfer.Server] // nil = caches are not moved
 }
 
@@ -88,7 +98,7 @@ func newMembership(cfg *config.Config, o Options) (*membership, error) {
 	}
 	ring := mesh.NewKeyring(keys)
 	return &membership{
-		cfg: cfg, version: o.Version, now: o.Now, log: o.Log, secret: secret, keys: ring, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
+		cfg: cfg, version: o.Version, now: o.Now, hangs: o.Hangs, log: o.Log, secret: secret, keys: ring, node: node, table: mesh.NewTable(cfg.Routing.StaleAfter),
 		aliases: mesh.NewAliases(mesh.AliasesConfig{Dir: cfg.Node.StateDir, Propose: cfg.Aliases, Log: o.Log}),
 		session: mesh.NewSessionKey(mesh.SessionKeyConfig{StateDir: cfg.Node.StateDir, Keys: ring, Log: o.Log}),
 		known:   mesh.NewRegister(mesh.RegisterConfig{Log: o.Log}),
@@ -102,7 +112,13 @@ func (m *membership) run(ctx context.Context) error {
 	defer hangUp()
 	m.log.Info("joining the network; this machine's own programs are served meanwhile", "network", m.cfg.Mesh.Network)
 	ended := make(chan error, 1)
-	go func() { ended <- m.node.Run(network) }()
+	go func() {
+		err := m.node.Run(network)
+		if errors.Is(err, tsnode.ErrHangs) && m.hangs != nil {
+			m.hangs(err)
+		}
+		ended <- err
+	}()
 	select {
 	case <-m.node.Ready():
 	case err := <-ended:
@@ -155,11 +171,13 @@ func (m *membership) live(ctx context.Context) error {
 	g.Go(func() error { defer close(m.gone); return f.cluster.Run(telling) })
 	g.Go(func() error { return f.herald.Run(telling) })
 	g.Go(func() error { return f.rotation.Run(telling) })
+	g.Go(func() error { return m.lead(telling, f) })
 	g.Go(func() error { return m.discover(telling, f) })
 	g.Go(func() error { return m.relay(ctx, f) })
 	g.Go(func() error { return f.publisher.Run(ctx) })
 	g.Go(func() error { return f.desk.Run(ctx) })
 	g.Go(func() error { return f.giver.Run(ctx) })
+	g.Go(func() error { return f.copies.Run(ctx) })
 	g.Go(func() error { return f.watcher.Run(ctx) })
 	return g.Wait()
 }
@@ -206,7 +224,11 @@ func (m *membership) meet() (*fellows, error) {
 		return nil, err
 	}
 	f.rotation = m.newRotation(f)
-	f.giver = m.give(f)
+	f.lock = mesh.NewLock(mesh.LockConfig{
+		ID: f.id, Name: m.cfg.Node.Name, Dir: m.cfg.Node.StateDir, Keys: m.keys, Client: f.client, Verifier: f.verifier,
+		Members: func() (alive, failed, left []mesh.Member) { return byState(f.cluster) }, Log: m.log,
+	})
+	f.giver, f.shelf, f.copies = m.give(f), m.shelf(f), m.copies(f)
 	f.watcher = mesh.NewWatcher(mesh.WatcherConfig{
 		ID: f.id, Members: func() []mesh.Member { return alive(f.cluster) }, Changed: m.changed,
 		Client: f.client, Table: m.table, Session: m.session, Known: m.known, Log: m.log,

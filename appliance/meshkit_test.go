@@ -193,12 +193,19 @@ func (f *fellow) leave() { f.reap(f.cmd, f.bye.Close) }
 // here runs the node in this process. leave ends it as SIGTERM does; the test's end does so, too.
 func (f *fellow) here(t testing.TB) (leave func() error) {
 	t.Helper()
+	_, leave = f.begin(t)
+	return leave
+}
+
+// begin is here for who wants the node itself.
+func (f *fellow) begin(t testing.TB) (a *appliance.Appliance, leave func() error) {
+	t.Helper()
 	cfg, err := config.Parse(filepath.Join(f.dir, "viiwork.yaml"), []byte(f.file()), environ())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ready := make(chan struct{})
-	a, err := appliance.New(cfg, appliance.Options{Version: cmp.Or(f.version, "test"), HostRoot: f.root, StopEngines: f.ends, Log: slog.New(slog.DiscardHandler), Ready: func(...string) { close(ready) }})
+	a, err = appliance.New(cfg, appliance.Options{Version: cmp.Or(f.version, "test"), HostRoot: f.root, StopEngines: f.ends, Log: slog.New(slog.DiscardHandler), Ready: func(...string) { close(ready) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +224,20 @@ func (f *fellow) here(t testing.TB) (leave func() error) {
 		ended <- nil
 		t.Fatal(f.name, err)
 	}
-	return leave
+	return a, leave
+}
+
+// reload has the node, which runs in this process, serve other models.
+func (f *fellow) reload(t testing.TB, a *appliance.Appliance, models ...string) {
+	t.Helper()
+	f.models = models
+	cfg, err := config.Parse(filepath.Join(f.dir, "viiwork.yaml"), []byte(f.file()), environ())
+	if err == nil {
+		_, err = a.Reload(cfg)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // runs starts the node in this process and returns how it ended: for one that must not stay.

@@ -59,6 +59,7 @@ func modelStatus(m engine.ModelState) status.Model {
 		if b.State == engine.StateLoading && b.Progress >= 0 {
 			backend.Progress = &b.Progress
 		}
+		backend.Change = changeStatus(b.Change)
 		for _, s := range b.Slots {
 			slot := status.Slot{ID: s.ID, State: s.State, Session: s.Session}
 			if s.Tokens >= 0 {
@@ -69,6 +70,17 @@ func modelStatus(m engine.ModelState) status.Model {
 		model.Backends = append(model.Backends, backend)
 	}
 	return model
+}
+
+func changeStatus(c *engine.Change) *status.Change {
+	if c == nil {
+		return nil
+	}
+	change := &status.Change{State: string(c.State), Error: c.Err}
+	if c.State == engine.StateLoading && c.Progress >= 0 {
+		change.Progress = &c.Progress
+	}
+	return change
 }
 
 // firstAddress is where other machines would reach this node, "" when only programs of this machine can.

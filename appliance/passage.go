@@ -30,6 +30,7 @@ type passage struct {
 type word struct {
 	Version  string    `json:"version"`
 	Models   []string  `json:"models"`   // it could answer, here or elsewhere
+	Members  []string  `json:"members"`  // ids of those it heard last
 	Requests int       `json:"requests"` // it waited for
 	Since    time.Time `json:"since"`    // it was told to end
 	Closed   time.Time `json:"closed"`   // it took no more connections
@@ -39,7 +40,7 @@ type word struct {
 const (
 	wordKept = 10 * time.Minute // an older one tells of a machine that was off, not of a handover
 	maxWord  = 1 << 20
-	maxNames = 1000 // of models in it
+	maxNames = 1000 // of models in it, and of members
 )
 
 // openPassage reads the word of the run before. Whatever is wrong with it, it is as if there were none.
@@ -50,6 +51,9 @@ func openPassage(stateDir string) *passage {
 		return p
 	}
 	defer f.Close()
+	if is, err := f.Stat(); err != nil || !is.Mode().IsRegular() {
+		return p
+	}
 	if data, err := io.ReadAll(io.LimitReader(f, maxWord+1)); err == nil {
 		p.before = readWord(data, time.Now())
 	}
@@ -58,7 +62,7 @@ func openPassage(stateDir string) *passage {
 
 // readWord returns the zero word for what no run can have left.
 func readWord(data []byte, now time.Time) (w word) {
-	if len(data) > maxWord || json.Unmarshal(data, &w) != nil || len(w.Models) > maxNames || len(w.Version) > 128 ||
+	if len(data) > maxWord || json.Unmarshal(data, &w) != nil || len(w.Models) > maxNames || len(w.Members) > maxNames || len(w.Version) > 128 ||
 		w.Closed.Before(w.Since) || w.Ended.Before(w.Since) || w.Ended.Before(now.Add(-wordKept)) || w.Ended.After(now) {
 		return word{}
 	}
@@ -82,11 +86,11 @@ func (p *passage) now() status.Restart {
 	return status.Restart{Run: p.run, Ending: !p.since.IsZero(), Since: p.since, Until: p.until, Last: p.last}
 }
 
-// answered lists the models that the run before could answer.
-func (p *passage) answered() []string {
+// answered lists the models that the run before could answer, and the members that it heard.
+func (p *passage) answered() (models, members []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.before.Models
+	return p.before.Models, p.before.Members
 }
 
 // arrived notes that this run answers, and tells how long nobody did.
@@ -111,7 +115,7 @@ func (p *passage) tell(w word, log *slog.Logger) {
 	p.mu.Lock()
 	w.Since = p.since
 	p.mu.Unlock()
-	w.Models = w.Models[:min(len(w.Models), maxNames)]
+	w.Models, w.Members = w.Models[:min(len(w.Models), maxNames)], w.Members[:min(len(w.Members), maxNames)]
 	data, err := json.Marshal(w)
 	if err == nil {
 		err = replaceFile(p.path, data)

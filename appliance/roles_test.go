@@ -46,6 +46,8 @@ func play(role string, args []string) error {
 			return err
 		}
 		return serve(ctx, cfg, false)
+	case "mate":
+		return playMate(ctx, args[0])
 	case "serve", "serve-killed":
 		cfg, err := config.Load(args[0], os.Environ())
 		if err != nil {

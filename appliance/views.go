@@ -217,6 +217,11 @@ type asked struct {
 	q    url.Values
 }
 
+// notTold is a member that answers something else; an older one has no such path.
+type notTold struct{ status int }
+
+func (e *notTold) Error() string { return fmt.Sprintf("the member answers %d", e.status) }
+
 // ask reads what a member tells into v. It is cut to what a node can have.
 func ask(ctx context.Context, client *mesh.Client, what asked, v any) error {
 	resp, err := client.Get(ctx, what.of, what.path, what.q)
@@ -225,7 +230,7 @@ func ask(ctx context.Context, client *mesh.Client, what asked, v any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the member answers %d", resp.StatusCode) // an older one has no such path
+		return &notTold{resp.StatusCode}
 	}
 	body, err := client.ReadSigned(resp, maxView)
 	if err != nil {

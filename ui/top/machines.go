@@ -15,6 +15,10 @@ func (p picture) machines(g glyphs) table {
 		{title: "MACHINE", flex: true}, {title: "STATE"}, {title: "SLOTS", drop: 3}, {title: "BUSY", right: true}, {title: "WAITING", right: true},
 		{title: "HEARD", right: true, drop: 1}, {title: "VERSION", drop: 2}, {title: "ADDRESS", drop: 4}, {title: "MODELS", drop: 5, flex: true},
 	}}
+	updates := p.updates()
+	if len(updates) > 0 {
+		t.columns = append(t.columns, column{title: "UPDATE", flex: true})
+	}
 	for i, m := range p.node.Members {
 		l := p.loadOf(m.Name)
 		heard := amount(span(time.Duration(m.AgeMS)*time.Millisecond), float64(m.AgeMS))
@@ -28,8 +32,27 @@ func (p picture) machines(g glyphs) table {
 			word(m.Name), word(m.State).in(memberMood(m.State)), amount(orUnknown(g.slots(l.busy, l.slots)), fraction(l)), amount(of(l.busy, l.slots), number(l.busy)),
 			queued(l.queued), heard, word(orUnknown(m.Version)), word(orUnknown(m.Addr)), word(orUnknown(strings.Join(p.modelsOf(m.Name), ", "))),
 		}})
+		if r := &t.rows[i]; len(updates) > 0 {
+			r.cells = append(r.cells, word(orUnknown(updates[m.Name])))
+		}
 	}
 	return t
+}
+
+// updates says of each machine how far it is on its way to another version, while there is one.
+func (p picture) updates() map[string]string {
+	all := map[string]string{}
+	if p.board == nil {
+		return all
+	}
+	for _, t := range p.board.Turns {
+		text := t.To + " " + t.State
+		if t.State == "left" {
+			text = "stays as it is: " + t.Why
+		}
+		all[t.Name] = text
+	}
+	return all
 }
 
 func memberMood(state string) mood {
@@ -177,10 +200,18 @@ func restarts(n int) cell {
 }
 
 func stateWord(b status.Backend) string {
-	if b.Progress != nil {
-		return fmt.Sprintf("%s %.0f%%", b.State, *b.Progress*100)
+	word, progress := b.State, b.Progress
+	switch c := b.Change; {
+	case c == nil:
+	case c.State == "draining":
+		word += ", old one draining"
+	default:
+		word, progress = word+", new one "+c.State, c.Progress
 	}
-	return b.State
+	if progress != nil {
+		word += fmt.Sprintf(" %.0f%%", *progress*100)
+	}
+	return word
 }
 
 func backendMood(state string) mood {

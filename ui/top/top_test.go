@@ -85,6 +85,7 @@ func TestTheMeshIsWhatAllMachinesTell(t *testing.T) {
 		Machines: []status.Machine{{Name: "node-01", Told: true}, {Name: "node-02"}},
 		Cards:    []status.Card{{Node: "node-01", Index: 3, Accel: "rocm", Name: "MI50", Used: ptr(int64(9 << 30)), Memory: ptr(int64(16 << 30)), Watts: ptr(140.0)}},
 		Engines:  []status.Engine{{Node: "node-01", Backend: "org/model-b#1", State: "ready", Free: ptr(1), Slots: ptr(4), PrefillTPS: ptr(812.5)}},
+		Turns:    []status.BoardTurn{{Name: "node-01", To: "v1.1.0", State: "restarting"}, {Name: "node-02", To: "v1.1.0", State: "left", Why: "it belongs to dpkg"}},
 		Requests: []status.BoardRequest{
 			{ID: "far", Time: noon, Live: true, State: "generating", Entry: "node-02", Node: "node-01", Model: "org/model-b", OutputTPS: ptr(41.5)},
 			{ID: "over", Time: noon, State: "done", Entry: "node-02", Node: "node-01"},
@@ -96,6 +97,11 @@ func TestTheMeshIsWhatAllMachinesTell(t *testing.T) {
 	}
 	if l := line(t, page, "far"); !strings.Contains(l, "node-02 → node-01") || !strings.Contains(l, "41.5") {
 		t.Errorf("a request elsewhere: %q", l)
+	}
+	for name, update := range map[string]string{"node-01": "v1.1.0 restarting", "node-02": "stays as it is: it belongs to dpkg"} {
+		if l := line(t, page, name); !strings.HasSuffix(l, update) {
+			t.Errorf("whose turn it is: %q", l)
+		}
 	}
 	if own := once(t, n, false); strings.Contains(own, "rocm 3") || strings.Contains(own, "far ") || strings.Contains(page, "over ") {
 		t.Errorf("this machine shows what is elsewhere, or the mesh what is over:\n%s", own)
@@ -371,5 +377,20 @@ func BenchmarkFrame(b *testing.B) {
 				_ = x.Frame()
 			}
 		})
+	}
+}
+
+// TestAChangeOfEnginesIsTold beside the state of the one that serves.
+func TestAChangeOfEnginesIsTold(t *testing.T) {
+	for want, change := range map[string]status.Change{
+		"ready, new one loading 40%": {State: "loading", Progress: ptr(0.4)},
+		"ready, new one failed":      {State: "failed"},
+		"ready, old one draining":    {State: "draining"},
+	} {
+		n := fleet(1, 0)
+		n.status.Models[0].Backends[0].Change = &change
+		if page := once(t, n, false); !strings.Contains(page, want) {
+			t.Errorf("%q is not in\n%s", want, page)
+		}
 	}
 }

@@ -74,7 +74,7 @@ func TestAgesAreByTheNodesClock(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(url+"/mesh")); err != nil {
 		t.Fatal(err)
 	}
-	then := time.Now().Add(-30 * 24 * time.Hour).UTC().Format(time.RFC3339)
+	then := time.Now().Add(-30*24*time.Hour - 10*time.Minute).UTC().Format(time.RFC3339)
 	ages, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](
 		`import('/assets/format.js').then((m) => ['`+then+`', '0001-01-01T00:00:00Z', 'x'].map((v) => m.format(v, 'ago')))`, chromedp.EvalAwaitPromise))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 type row map[string]any
 
 // kinds are the lists of a board, by their JSON names.
-var kinds = []string{"totals", "machines", "cards", "engines", "slots", "models", "requests", "pairs", "moves", "firsts", "uses", "aliases", "warnings"}
+var kinds = []string{"totals", "machines", "cards", "engines", "slots", "models", "requests", "pairs", "moves", "firsts", "uses", "turns", "aliases", "warnings"}
 
 // rowsOf takes a board apart.
 func rowsOf(b status.Board) map[string][]row {

@@ -41,7 +41,7 @@ func board(output int) status.Board {
 			{Key: "r", ID: "r", Live: true, Self: true, State: "generating", Task: evil, Output: &output},
 			{Key: evil, ID: evil, State: "done", Error: evil},
 		},
-		Pairs: []status.BoardPair{{Key: "p"}}, Moves: []status.BoardMoves{{Key: "v"}}, Firsts: []status.BoardFirst{{Key: "f", Host: evil}},
+		Pairs: []status.BoardPair{{Key: "p"}}, Moves: []status.BoardMoves{{Key: "v"}}, Firsts: []status.BoardFirst{{Key: "f", Host: evil}}, Turns: []status.BoardTurn{{Key: "t", Name: evil, From: evil, To: evil, State: evil, Why: evil, Lead: evil}},
 		Uses: []status.BoardUse{{Key: "u", Use: status.Use{Origin: evil}}}, Aliases: []status.BoardAlias{{Key: evil, Alias: status.Alias{Name: evil}}},
 		Warnings: []status.BoardWarning{{Key: "w", Node: evil, Warning: status.Warning{Text: evil, Fix: evil}}},
 	}

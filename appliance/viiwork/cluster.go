@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +35,23 @@ func drawCluster(all status.Cluster, bold bool) *bytes.Buffer {
 		}
 		models.draw(out)
 	}
+	if r := all.Rollout; r != nil && (r.Stage != "ended" || behind(all)) {
+		out.WriteByte('\n')
+		drawRollout(out, *r, bold)
+	}
 	drawWarnings(out, all.Warnings, bold)
 	return out
+}
+
+// behind tells whether somebody does not have the version that was rolled out, and nobody has seen to it since.
+func behind(all status.Cluster) bool {
+	has := map[string]string{}
+	for _, m := range all.Members {
+		has[m.Name] = m.Version
+	}
+	return slices.ContainsFunc(all.Rollout.Members, func(m status.RolloutMember) bool {
+		return m.State != "done" && has[m.Name] != all.Rollout.Version
+	})
 }
 
 // heardWord is how long ago a node spoke; a negative age means never.

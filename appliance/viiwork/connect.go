@@ -158,7 +158,7 @@ func (c *cli) apply(ctx context.Context, plan setup.Plan) error {
 	err := setup.Apply(ctx, plan, func(diff string) bool {
 		fmt.Fprint(c.Err, printableLines(diff))
 		var yes bool
-		yes, asking = c.ask("write this?", "give --yes")
+		yes, asking = c.ask(ctx, "write this?", "give --yes")
 		return yes
 	})
 	switch {

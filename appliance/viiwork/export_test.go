@@ -1,5 +1,10 @@
 package main
 
+import "viiwork/images"
+
+// ImageMembers asks for images by way of the node at a socket.
+func ImageMembers(socket string) images.Members { return imageMembers{nodeAt(socket, "viiwork serve")} }
+
 // TakeStray is takeStray.
 var TakeStray = takeStray
 

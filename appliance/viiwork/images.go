@@ -20,13 +20,15 @@ import (
 	"viiwork/appliance/status"
 	"viiwork/engine/docker"
 	"viiwork/images"
+	"viiwork/images/papers"
 )
 
 const imagesHelp = `Engines run in containers. Which image a model uses stands in its llamacpp.image: a short name of the list, or a reference.
 
 'pull' fetches an image by digest, checks what came against what the registry says that digest is, and remembers it: engines
 are started from that very image. A tag is trusted the first time; when it has moved since, it is refused until you name the
-new digest. 'build' makes an image here from its recipe.`
+new digest. A member of the mesh that has fetched the image before is asked for it first, if this machine's node runs: what
+comes is checked against the same digest. 'build' makes an image here from its recipe.`
 
 func (c *cli) imagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -40,8 +42,9 @@ func (c *cli) imagesCommand() *cobra.Command {
 	return cmd
 }
 
-// withStock gives act the images of the configured node, and a ctx that Ctrl-C ends.
-func (c *cli) withStock(ctx context.Context, act func(context.Context, *images.Stock) error) error {
+// withStock gives act the images of the configured node, and a ctx that Ctrl-C ends. The mesh's members are asked for images
+// by way of the node, if they are to be.
+func (c *cli) withStock(ctx context.Context, askMembers bool, act func(context.Context, *images.Stock) error) error {
 	cfg, _, err := c.load()
 	if err != nil {
 		return err
@@ -54,7 +57,11 @@ func (c *cli) withStock(ctx context.Context, act func(context.Context, *images.S
 	defer runner.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err = act(ctx, images.New(images.Config{Docker: runner, Book: book}))
+	with := images.Config{Docker: runner, Book: book, Papers: papers.FolderIn(cfg.Node.StateDir), Loader: runner, Room: runner.Free}
+	if askMembers {
+		with.Members = imageMembers{c.nodeOf(cfg)}
+	}
+	err = act(ctx, images.New(with))
 	if err != nil && ctx.Err() != nil {
 		return errors.New("given up, as asked: nothing half-done is left")
 	}
@@ -75,7 +82,7 @@ func (c *cli) imagesListCommand() *cobra.Command {
 		Short: "list the images that have a short name or were fetched, and what is known of each on this machine",
 		Args:  exactly(0, takesNone),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.withStock(cmd.Context(), func(ctx context.Context, stock *images.Stock) error {
+			return c.withStock(cmd.Context(), false, func(ctx context.Context, stock *images.Stock) error {
 				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 				defer cancel()
 				list, err := stock.List(ctx)
@@ -141,13 +148,16 @@ func drawImages(list []images.Listed, bold bool) *bytes.Buffer {
 	return out
 }
 
+// fromRegistry is the source that is not the mesh.
+const fromRegistry = "registry"
+
 var aDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 func (c *cli) imagesPullCommand() *cobra.Command {
-	var digest string
+	var digest, source string
 	cmd := &cobra.Command{
 		Use:   "pull IMAGE",
-		Short: "fetch an image by its digest, check it and remember it; exit 4 if its tag has moved",
+		Short: "fetch an image by its digest, from a member of the mesh or its registry, and check it; exit 4 if its tag has moved",
 		Args:  exactly(1, "it takes one image, as 'viiwork images ls' lists them or a reference"),
 
 		ValidArgsFunction: cobra.FixedCompletions(shortNames(), cobra.ShellCompDirectiveNoFileComp),
@@ -155,11 +165,18 @@ func (c *cli) imagesPullCommand() *cobra.Command {
 			if digest != "" && !aDigest.MatchString(digest) {
 				return usageError("--digest: %q is no digest: it looks like sha256: and 64 hexadecimal digits", digest)
 			}
-			return c.withStock(cmd.Context(), func(ctx context.Context, stock *images.Stock) error {
+			if source != "" && source != fromRegistry {
+				return usageError("--source: it takes %q, or nothing: then members of the mesh are asked first", fromRegistry)
+			}
+			return c.withStock(cmd.Context(), source == "", func(ctx context.Context, stock *images.Stock) error {
 				bar := newPullBar(c, "")
-				held, err := stock.Pull(ctx, images.Order{Image: args[0], Digest: digest, Tell: func(done, total int64) {
-					bar.at(status.Pull{File: args[0], State: modelcopy.StateCopying, Bytes: done, Size: total})
-				}})
+				held, err := stock.Pull(ctx, images.Order{
+					Image: args[0], Digest: digest,
+					Tell: func(done, total int64) {
+						bar.at(status.Pull{File: args[0], State: modelcopy.StateCopying, Bytes: done, Size: total})
+					},
+					Note: func(text string) { bar.clear(); c.note("%s", printable(text)) },
+				})
 				bar.clear()
 				if err != nil {
 					return err
@@ -170,6 +187,7 @@ func (c *cli) imagesPullCommand() *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().StringVar(&source, "source", "", "with `registry`: ask no member of the mesh")
 	cmd.Flags().StringVar(&digest, "digest", "", "fetch this `sha256:…`, whatever the tag names or named before")
 	return cmd
 }
@@ -214,7 +232,7 @@ func (c *cli) imagesBuildCommand() *cobra.Command {
 				}
 				values[name] = value
 			}
-			return c.withStock(cmd.Context(), func(ctx context.Context, stock *images.Stock) error {
+			return c.withStock(cmd.Context(), false, func(ctx context.Context, stock *images.Stock) error {
 				held, err := stock.Build(ctx, images.Making{Image: names[0], Args: values, Unpack: unpack,
 					Tell: func(line string) { c.note("%s", printable(line)) }})
 				if err != nil {

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		"viiwork": func() {
 			stampByFolder()
 			stampByTail()
-			os.Exit(viiwork.Run(context.Background(), os.Args[1:],
+			os.Exit(viiwork.Run(context.Background(), hasty(os.Args[1:]),
 				viiwork.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Environ: os.Environ()}))
 		},
 	})

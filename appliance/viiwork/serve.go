@@ -15,6 +15,7 @@ import (
 
 	"viiwork/appliance"
 	"viiwork/appliance/config"
+	"viiwork/appliance/status"
 )
 
 const serveHelp = `Runs this machine's node in the foreground.
@@ -57,6 +58,9 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 	if trial.fault != nil {
 		log.Warn("updates are not in order, the node starts all the same", "error", trial.fault)
 	}
+	if err := c.resumeSwap(ctx, cfg); err != nil {
+		log.Warn("an update of this container waits, and could not be gone on with", "error", err)
+	}
 	defer takeStray(log)()
 	defer trial.keepJudge(ctx)()
 	// Before anything is started: a signal must never meet the default handler, which would end us between two acts.
@@ -81,7 +85,12 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 	node, err := appliance.New(cfg, appliance.Options{
 		Version: thisRelease().Version, StopEngines: stopEngines, Log: log,
 		Given: g.listeners, Keep: manager.keep, Restarted: restarts(c.getenv),
-		Ready: func(...string) { manager.say("READY=1") }, News: trial.news,
+		Ready: func(...string) { manager.say("READY=1") }, Installer: c.newInstaller(ctx, cfg, path),
+		Hangs: func(err error) { // engines run on, and what starts this node does so again; an end by the book would wait for the device
+			log.Error("this node ends at once", "error", err)
+			os.Exit(1)
+		},
+		News: func() []status.Warning { return append(trial.news(), swapNews(cfg.Node.StateDir)...) },
 	})
 	if err != nil {
 		return trial.ended(err)

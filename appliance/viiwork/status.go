@@ -67,8 +67,23 @@ func stateWord(b status.Backend) string {
 	if b.Progress != nil {
 		word += fmt.Sprintf(" %.0f%%", *b.Progress*100)
 	}
+	if c := b.Change; c != nil {
+		word += ", " + changeWord(*c)
+	}
 	if b.Restarts > 0 {
 		word += fmt.Sprintf(" (%s)", count(b.Restarts, "restart"))
+	}
+	return word
+}
+
+// changeWord tells of the other engine that a backend has.
+func changeWord(c status.Change) string {
+	word := "new one " + c.State
+	if c.State == "draining" {
+		word = "old one " + c.State
+	}
+	if c.Progress != nil {
+		word += fmt.Sprintf(" %.0f%%", *c.Progress*100)
 	}
 	return word
 }

@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -299,93 +298,4 @@ func (s *supervisor) restart() status.Handover {
 		return s.call(http.MethodGet, "/api/update/restart", "", &now) == http.StatusOK && now.Run != told.Run && now.Last != nil
 	})
 	return *now.Last
-}
-
-// load is clients that ask without a pause until they are told to end.
-type load struct {
-	url     string
-	stop    chan struct{}
-	clients sync.WaitGroup
-
-	mu      sync.Mutex // guards what follows
-	asked   int
-	streams int
-	slowest time.Duration // of those without a stream
-	failed  []string
-}
-
-// begin starts so many clients that use a new connection for each question, and so many that listen to streams of two seconds.
-func (l *load) begin(hammering, listening int) {
-	l.stop = make(chan struct{})
-	for range hammering {
-		l.client(`{"model":"m","max_tokens":2,"messages":[{"role":"user","content":"x"}]}`, false)
-	}
-	for range listening {
-		l.client(`{"model":"m","stream":true,"max_tokens":40,"ignore_eos":true,"messages":[{"role":"user","content":"x"}]}`, true)
-	}
-}
-
-func (l *load) client(body string, stream bool) {
-	l.clients.Go(func() {
-		client := http.Client{Timeout: 3 * time.Minute, Transport: &http.Transport{DisableKeepAlives: !stream}} // those that stream keep their connection
-		defer client.CloseIdleConnections()
-		for {
-			select {
-			case <-l.stop:
-				return
-			default:
-			}
-			began := time.Now()
-			err := askOnce(&client, l.url, body, stream)
-			l.note(stream, time.Since(began), err)
-		}
-	})
-}
-
-func (l *load) note(stream bool, took time.Duration, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if stream {
-		l.streams++
-	} else {
-		l.asked++
-		l.slowest = max(l.slowest, took)
-	}
-	if err != nil {
-		l.failed = append(l.failed, err.Error())
-	}
-}
-
-// askOnce fails unless the answer came whole.
-func askOnce(client *http.Client, url, body string, stream bool) error {
-	resp, err := client.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s, then %w", resp.Status, err)
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s: %.300s", resp.Status, text)
-	case stream && !bytes.HasSuffix(bytes.TrimSpace(text), []byte("[DONE]")), !stream && !json.Valid(text):
-		return fmt.Errorf("an answer that is not whole: …%s", text[max(0, len(text)-300):])
-	}
-	return nil
-}
-
-// end ends the clients after their last answer.
-func (l *load) end() {
-	close(l.stop)
-	l.clients.Wait()
-}
-
-// tell prints what was asked, and holds each failure against the test.
-func (l *load) tell(t *testing.T) {
-	t.Helper()
-	t.Logf("%d requests, %d streams of 2 s, %d failed; the slowest request took %.2f s", l.asked, l.streams, len(l.failed), l.slowest.Seconds())
-	for _, why := range l.failed[:min(len(l.failed), 10)] {
-		t.Error(why)
-	}
 }

@@ -191,13 +191,19 @@ func updateNews(v *install.Versions) []status.Warning {
 	case err != nil:
 		return []status.Warning{{ID: "update", Text: err.Error(), Fix: "do as it says"}}
 	case is.Trial != nil:
-		return []status.Warning{{ID: "update_trial", Text: trialText(*is.Trial), Fix: "it ends by itself; 'viiwork update --rollback' takes it back now"}}
-	case is.Last != nil && !is.Last.Good:
-		text := fmt.Sprintf("%s was taken back on %s: %s", is.Last.Version, is.Last.Time.Local().Format(time.DateTime), is.Last.Why)
-		if is.Last.Fault != "" {
-			text += "; after that: " + is.Last.Fault
-		}
-		return []status.Warning{{ID: "update_taken_back", Text: text, Fix: fmt.Sprintf("wait for a newer release; 'viiwork update --to %s' tries it again", is.Last.Version)}}
+		return []status.Warning{{ID: "update_trial", Text: trialText(*is.Trial), Fix: "the trial ends by itself; 'viiwork update --rollback' takes it back now"}}
 	}
-	return nil
+	return lastNews(is.Last)
+}
+
+// lastNews is what is to be said of the last update: nothing if it was good.
+func lastNews(last *install.Outcome) []status.Warning {
+	if last == nil || last.Good {
+		return nil
+	}
+	text := fmt.Sprintf("%s was taken back on %s: %s", last.Version, last.Time.Local().Format(time.DateTime), last.Why)
+	if last.Fault != "" {
+		text += "; after that: " + last.Fault
+	}
+	return []status.Warning{{ID: "update_taken_back", Text: text, Fix: fmt.Sprintf("wait for a newer release; 'viiwork update --to %s' tries it again", last.Version)}}
 }

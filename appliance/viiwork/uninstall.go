@@ -55,7 +55,7 @@ func (c *cli) uninstall(ctx context.Context, purge, dryRun bool) error {
 	if err := c.print(drawLeave(leave, c.bold())); err != nil || dryRun {
 		return err
 	}
-	yes, err := c.ask("remove these?", "give --yes, or --dry-run to look only")
+	yes, err := c.ask(ctx, "remove these?", "give --yes, or --dry-run to look only")
 	if err != nil {
 		return err
 	}

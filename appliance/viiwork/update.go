@@ -15,6 +15,7 @@ import (
 	"viiwork/appliance/config"
 	"viiwork/update"
 	"viiwork/update/install"
+	"viiwork/update/swap"
 )
 
 const updateHelp = `Looks for a newer release in update.source (a registry or a directory), says whose it is and how that was proved, and asks. Then
@@ -23,17 +24,28 @@ it is fetched, tried, installed beside the version that runs, and the node drain
 From then on it is on trial: the program of before judges whether the node is as ready as it was, answers, and stays up. If
 not, the version of before comes back by itself, and this one is not offered again. --to names a version; one older than what
 was seen here is refused unless --allow-downgrade says that you want it. --rollback goes back to the version before, or ends a
-trial. --check only looks. What is installed without a proof by the publisher that this program was built for: nothing.`
+trial. --check only looks. What is installed without a proof by the publisher that this program was built for: nothing.
+
+With --mesh all nodes do that, one at a time and this machine's last; it leads. The first that goes back stops it. --plan shows the
+order and changes nothing. The same command follows what is under way, on any machine, and leaving it with Ctrl-C ends nothing:
+--stop does, when the turn at hand is over.`
 
 // updateFlags are what 'update' is asked.
 type updateFlags struct {
 	check, rollback, asJSON, downgrade bool
+	mesh, plan, stop                   bool
 	to, source, trustRoot              string
 	watch, patience                    time.Duration // 0 = as usual
 }
 
 func (f updateFlags) wrong() error {
 	switch {
+	case f.plan && !f.mesh:
+		return usageError("--plan says what --mesh would do: give both")
+	case f.stop && (!f.mesh || f.plan || f.to != ""):
+		return usageError("--stop ends what --mesh has begun, whatever version that is: give --mesh --stop alone, with --json if a program reads it")
+	case f.mesh && (f.check || f.rollback || f.source != "" || f.trustRoot != "" || f.downgrade):
+		return usageError("with --mesh each node looks into its own update.source, and goes to no older version: give --to, --plan, --stop and --json only")
 	case f.downgrade && f.to == "":
 		return usageError("--allow-downgrade needs --to VERSION")
 	case f.rollback && (f.check || f.to != "" || f.source != "" || f.trustRoot != ""):
@@ -46,7 +58,7 @@ func (c *cli) updateCommand() *cobra.Command {
 	var f updateFlags
 	cmd := &cobra.Command{
 		Use:   "update",
-		Short: "install the newest proved release on trial; --check looks only, --rollback goes back",
+		Short: "install the newest proved release on trial; with --mesh on all nodes, one at a time",
 		Long:  updateHelp,
 		Args:  exactly(0, takesNone),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,16 +67,28 @@ func (c *cli) updateCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			switch {
-			case f.check:
+			if f.check {
 				return c.checkUpdate(ctx, f)
-			case f.rollback:
+			}
+			if f.stop {
+				return c.stopMesh(ctx, f.asJSON)
+			}
+			if f.mesh {
+				return c.updateMesh(ctx, meshUpdate{to: f.to, plan: f.plan, asJSON: f.asJSON})
+			}
+			if done, err := c.updateBox(ctx, f); done {
+				return err
+			}
+			if f.rollback {
 				return c.rollBack(ctx, f)
 			}
 			return c.update(ctx, f)
 		},
 	}
 	cmd.Flags().BoolVar(&f.check, "check", false, "look, and change nothing")
+	cmd.Flags().BoolVar(&f.mesh, "mesh", false, "update all nodes of the mesh, one at a time, led by this machine's")
+	cmd.Flags().BoolVar(&f.plan, "plan", false, "with --mesh: say what would be done, and change nothing")
+	cmd.Flags().BoolVar(&f.stop, "stop", false, "with --mesh: end what is under way after the turn at hand, whichever node leads it")
 	cmd.Flags().BoolVar(&f.rollback, "rollback", false, "go back to the version before, or end a trial")
 	cmd.Flags().StringVar(&f.to, "to", "", "take this `version`")
 	cmd.Flags().BoolVar(&f.downgrade, "allow-downgrade", false, "with --to: also if it is older than what was seen here")
@@ -76,7 +100,7 @@ func (c *cli) updateCommand() *cobra.Command {
 	for _, name := range []string{"watch", "patience"} {
 		_ = cmd.Flags().MarkHidden(name) // for those who try updates out
 	}
-	cmd.AddCommand(c.bootCommand(), c.judgeCommand())
+	cmd.AddCommand(c.bootCommand(), c.judgeCommand(), c.swapCommand())
 	return cmd
 }
 
@@ -90,7 +114,7 @@ func (c *cli) updater(cfg *config.Config, f updateFlags) (*update.Updater, error
 		return nil, err
 	}
 	me := thisRelease()
-	u, err := update.New(update.Config{Publisher: me.Publisher, Version: me.Version, Source: f.source, StateDir: cfg.Node.StateDir, Trust: trust})
+	u, err := update.New(update.Config{Publisher: me.Publisher, Version: me.Version, Source: f.source, StateDir: cfg.Node.StateDir, Trust: trust, Members: members{c.nodeOf(cfg)}})
 	if errors.Is(err, update.ErrNoPublisher) {
 		return nil, coded{exitRefused, err}
 	}
@@ -125,7 +149,7 @@ func (c *cli) checkUpdate(ctx context.Context, f updateFlags) error {
 
 // refusedBy gives the rules' own no its exit code.
 func refusedBy(err error) error {
-	for _, rule := range []error{update.ErrDowngrade, install.ErrRefused, install.ErrUnmanaged, install.ErrBusy} {
+	for _, rule := range []error{update.ErrDowngrade, install.ErrRefused, install.ErrUnmanaged, install.ErrBusy, swap.ErrRefused} {
 		if errors.Is(err, rule) {
 			return coded{exitRefused, err}
 		}

@@ -55,16 +55,25 @@ func (c *cli) beginUpdate(ctx context.Context, f updateFlags) (*updating, error)
 // orInstalled says which program to ask where this one does not lie in a folder of versions, but the one does that a setup
 // has installed: what a person put on the PATH for the setup is not what the node runs.
 func orInstalled(err error, running string) error {
-	machine, machineErr := setup.ThisMachine("", thisRelease().Version)
-	if machineErr != nil || !errors.Is(err, install.ErrUnmanaged) {
-		return err
-	}
-	program := machine.Layout().Program()
-	if versions, _ := install.Of(program); versions == nil {
+	program := ofSetup()
+	if program == "" || !errors.Is(err, install.ErrUnmanaged) {
 		return err
 	}
 	return fmt.Errorf("%w: what a setup installed here is %s: run '%s update', or let this one lead to it from now on: 'ln -sfn %s %s'",
 		install.ErrUnmanaged, program, program, program, running)
+}
+
+// ofSetup is the program that a setup has put into a folder of versions on this machine; "" = none has.
+func ofSetup() string {
+	machine, err := setup.ThisMachine("", thisRelease().Version)
+	if err != nil {
+		return ""
+	}
+	program := machine.Layout().Program()
+	if versions, _ := install.Of(program); versions == nil {
+		return ""
+	}
+	return program
 }
 
 // update installs what is new, or what --to names.
@@ -77,7 +86,7 @@ func (c *cli) update(ctx context.Context, f updateFlags) error {
 	if err != nil || found == nil {
 		return err
 	}
-	yes, err := c.ask(fmt.Sprintf("install %s in place of %s?", found.Version(), u.from), "give --yes, or --check to look only")
+	yes, err := c.ask(ctx, fmt.Sprintf("install %s in place of %s?", found.Version(), u.from), "give --yes, or --check to look only")
 	if err != nil {
 		return err
 	}
@@ -148,7 +157,7 @@ func (c *cli) rollBack(ctx context.Context, f updateFlags) error {
 	if is.Trial != nil {
 		question = fmt.Sprintf("take %s back, which is on trial, and start %s?", is.Trial.Version, is.Trial.Previous)
 	}
-	yes, err := c.ask(question, "give --yes")
+	yes, err := c.ask(ctx, question, "give --yes")
 	if err != nil {
 		return err
 	}

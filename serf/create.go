@@ -90,6 +90,11 @@ func (c *Cluster) create(t *transport, events chan<- hserf.Event, start time.Tim
 		if err := os.MkdirAll(filepath.Dir(conf.SnapshotPath), 0o700); err != nil {
 			return nil, fmt.Errorf("making the folder for known members: %w", err)
 		}
+		if is, err := os.Stat(conf.SnapshotPath); err == nil && !is.Mode().IsRegular() { // the library would wait for the other end of a pipe
+			if err := os.Remove(conf.SnapshotPath); err != nil {
+				return nil, fmt.Errorf("removing what stands in place of the list of known members: %w", err)
+			}
+		}
 	}
 	return hserf.Create(conf)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // maxRemembered is more than the library lets its file grow to.
@@ -18,11 +19,14 @@ func rememberedFile(stateDir string) string { return filepath.Join(stateDir, "se
 // Remembered lists the addresses that Run asks first: of those who were alive when a node with this state folder last ran.
 // A network that reaches members only must be told of them before. What cannot be read is nobody.
 func Remembered(stateDir string) []netip.Addr {
-	f, err := os.Open(rememberedFile(stateDir))
+	f, err := os.OpenFile(rememberedFile(stateDir), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer that never comes
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
+	if stat, err := f.Stat(); err != nil || !stat.Mode().IsRegular() {
+		return nil
+	}
 	alive := map[string]netip.Addr{} // by id
 	for lines := bufio.NewScanner(io.LimitReader(f, maxRemembered)); lines.Scan(); {
 		if id, gone := strings.CutPrefix(lines.Text(), "not-alive: "); gone {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -57,9 +58,12 @@ func TestAFleetGoesToTheNextWire(t *testing.T) {
 	var mixed sync.WaitGroup
 	mixed.Go(func() {
 		first, second, third := fl.all[0], fl.all[1], fl.all[2]
-		for limit := time.Now().Add(time.Minute); first.runs() != "v1.0.1" || first.sees() != 2; time.Sleep(50 * time.Millisecond) {
+		told := func() bool { // each of them, not only who was updated: the others hear of it a moment later
+			return first.runs() == "v1.0.1" && first.sees() == 2 && second.sees() == 2 && third.sees() == 2
+		}
+		for limit := time.Now().Add(time.Minute); !told(); time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(limit) {
-				t.Error("the first is not updated")
+				t.Error("the first is not updated, or not all see it")
 				return
 			}
 		}
@@ -91,7 +95,8 @@ func (m *mate) passes(to *mate) error {
 	}
 	defer resp.Body.Close()
 	if node := resp.Header.Get("X-Viiwork-Node"); resp.StatusCode != http.StatusOK || node != to.name {
-		return fmt.Errorf("%s by %q", resp.Status, node)
+		body, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s by %q: %s", resp.Status, node, body)
 	}
 	return nil
 }

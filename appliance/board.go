@@ -225,8 +225,16 @@ func (p picture) ownWord(m *status.Machine, n pictured, b status.Board) {
 	}
 }
 
-// atCap is the share of what a card may take from which on the limit holds it back: readings stay a little below it.
+// atCap is the share of what a card may take from which on the limit is taken to hold it back where the driver does not say:
+// readings stay a little below it.
 const atCap = 0.97
+
+func capped(c status.GPU) bool {
+	if c.ByPower != nil {
+		return *c.ByPower
+	}
+	return c.Watts != nil && c.CapWatts != nil && *c.CapWatts > 0 && *c.Watts >= atCap**c.CapWatts
+}
 
 // cards lists those of all machines that tell.
 func (p picture) cards() []status.Card {
@@ -239,7 +247,7 @@ func (p picture) cards() []status.Card {
 			all = append(all, status.Card{
 				Key: n.Name + "|" + c.Accel + "|" + itoa(c.Index), Node: n.Name, Self: n.self, Index: c.Index, Accel: c.Accel, Name: c.Name, Model: c.Model,
 				Planned: c.Planned, Used: c.Used, Memory: c.Memory, Busy: c.Busy, Celsius: c.Celsius, Watts: c.Watts, CapWatts: c.CapWatts,
-				Capped: c.Watts != nil && c.CapWatts != nil && *c.CapWatts > 0 && *c.Watts >= atCap**c.CapWatts,
+				Capped: capped(c), Hot: c.ByHeat != nil && *c.ByHeat,
 			})
 		}
 	}

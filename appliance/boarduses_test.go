@@ -1,7 +1,6 @@
 package appliance_test
 
 import (
-	"fmt"
 	"testing"
 
 	"viiwork/appliance"
@@ -40,15 +39,24 @@ func TestWhoWaitsIsTold(t *testing.T) {
 	}
 }
 
-// TestACardAtItsLimitIsHeldBack, and one that does not tell is not said to be.
+// TestACardAtItsLimitIsHeldBack, and one that does not tell is not said to be. What the driver says itself counts more.
 func TestACardAtItsLimitIsHeldBack(t *testing.T) {
 	limit, most, less, none := 350.0, 346.0, 300.0, 0.0
-	for _, c := range []struct {
-		watts, limit *float64
-		want         bool
-	}{{&most, &limit, true}, {&less, &limit, false}, {nil, &limit, false}, {&most, nil, false}, {&most, &none, false}} {
-		if got := appliance.Capped(c.watts, c.limit); got != c.want {
-			t.Error(fmt.Sprint(c), got)
+	yes, no := true, false
+	for i, c := range []struct {
+		card        status.GPU
+		capped, hot bool
+	}{
+		{status.GPU{Watts: &most, CapWatts: &limit}, true, false},
+		{status.GPU{Watts: &less, CapWatts: &limit}, false, false},
+		{status.GPU{CapWatts: &limit}, false, false},
+		{status.GPU{Watts: &most}, false, false},
+		{status.GPU{Watts: &most, CapWatts: &none}, false, false},
+		{status.GPU{Watts: &most, CapWatts: &limit, ByPower: &no, ByHeat: &yes}, false, true},
+		{status.GPU{Watts: &less, CapWatts: &limit, ByPower: &yes, ByHeat: &no}, true, false},
+	} {
+		if got := appliance.BoardCard(c.card); got.Capped != c.capped || got.Hot != c.hot {
+			t.Errorf("%d: %+v", i, got)
 		}
 	}
 }

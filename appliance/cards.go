@@ -118,6 +118,9 @@ func (a *Appliance) gpuStatus(models []engine.ModelState) []status.GPU {
 			Gfx: c.Gfx, PCI: c.PCI, Integrated: c.Integrated, Unified: c.Unified, Display: c.Display, Instances: c.Instances,
 			Used: c.Reading.Used, Busy: c.Reading.Busy, Celsius: c.Reading.Celsius, Watts: c.Reading.Watts, CapWatts: c.Reading.CapWatts,
 		}
+		if t := c.Reading.Throttle; t != nil {
+			g.ByHeat, g.ByPower = &t.Heat, &t.Power
+		}
 		if bytes := memory.Taken(c.Accel, c.Index); bytes > 0 {
 			g.Planned = &bytes
 		}

@@ -138,10 +138,10 @@ var MarkSlow = markSlow
 // Uses is who runs and waits how much, of requests alone.
 func Uses(requests []status.BoardRequest) []status.BoardUse { return picture{}.uses(requests) }
 
-// Capped tells whether a card that takes so much of what it may is held back, as a board has it.
-func Capped(watts, limit *float64) bool {
-	view := &status.View{Node: status.Node{GPUs: []status.GPU{{Watts: watts, CapWatts: limit}}}}
-	return picture{nodes: []pictured{{view: view}}}.cards()[0].Capped
+// BoardCard is a card as a board has it.
+func BoardCard(c status.GPU) status.Card {
+	view := &status.View{Node: status.Node{GPUs: []status.GPU{c}}}
+	return picture{nodes: []pictured{{view: view}}}.cards()[0]
 }
 
 // ReadWord is the models in the word of the run before, nil if it is none.

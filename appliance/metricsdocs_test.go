@@ -160,7 +160,7 @@ var (
 // used here, and refuses the rest.
 func checkQuery(t *testing.T, where, query string, all map[string][]string) {
 	t.Helper()
-	words := []string{"sum", "max", "min", "by", "rate", "increase", "histogram_quantile", "and", "label_values", "instance"}
+	words := []string{"sum", "max", "min", "by", "rate", "increase", "avg_over_time", "histogram_quantile", "and", "label_values", "instance"}
 	labels, used := []string{"instance", "le", "job"}, 0
 	bare := regexp.MustCompile(`"[^"]*"`).ReplaceAllString(query, `""`)
 	bare = regexp.MustCompile(`\[[0-9a-z$_]+\]|\$__[a-z_]+`).ReplaceAllString(bare, "")

@@ -33,11 +33,13 @@ var (
 	meshWaiting = metric("mesh_model_waiting_requests", "Requests in all nodes' lines for the model.", "model")
 
 	gpuMemory = metric("gpu_memory_bytes", "Memory of the card.", "accel", "gpu")
+	gpuPlan   = metric("gpu_memory_planned_bytes", "What the models on it were expected to take.", "accel", "gpu")
 	gpuUsed   = metric("gpu_memory_used_bytes", "What all programs use of it.", "accel", "gpu")
 	gpuBusy   = metric("gpu_busy_ratio", "How busy the card is.", "accel", "gpu")
 	gpuHeat   = metric("gpu_temperature_celsius", "How hot it is.", "accel", "gpu")
 	gpuPower  = metric("gpu_power_watts", "What it takes.", "accel", "gpu")
 	gpuLimit  = metric("gpu_power_limit_watts", "What it may take.", "accel", "gpu")
+	gpuSlow   = metric("gpu_throttled", "1 while the driver says that the card slows down for that reason.", "accel", "gpu", "reason")
 )
 
 // memberStates are all there are, so that one which nobody is in is 0.
@@ -148,9 +150,15 @@ func (m nodeMetrics) fleet(g gauges) {
 func card(g gauges, c status.GPU) {
 	at := []string{c.Accel, strconv.Itoa(c.Index)}
 	known(g, gpuMemory, c.Memory, at...)
+	known(g, gpuPlan, c.Planned, at...)
 	known(g, gpuUsed, c.Used, at...)
 	known(g, gpuBusy, c.Busy, at...)
 	known(g, gpuHeat, c.Celsius, at...)
 	known(g, gpuPower, c.Watts, at...)
 	known(g, gpuLimit, c.CapWatts, at...)
+	for reason, slow := range map[string]*bool{"heat": c.ByHeat, "power": c.ByPower} {
+		if slow != nil {
+			g.set(gpuSlow, truth(*slow), c.Accel, at[1], reason)
+		}
+	}
 }

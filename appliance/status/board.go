@@ -91,7 +91,8 @@ type Card struct {
 	Celsius  *float64 `json:"celsius"`
 	Watts    *float64 `json:"watts"`
 	CapWatts *float64 `json:"cap_watts"`
-	Capped   bool     `json:"capped"` // it takes what it may: the limit holds it back
+	Capped   bool     `json:"capped"` // its power limit holds it back, as the driver says, else as it takes what it may
+	Hot      bool     `json:"hot"`    // it slows down for heat
 }
 
 // Engine is one backend.

@@ -89,6 +89,8 @@ type GPU struct {
 	Celsius  *float64 `json:"celsius,omitempty"`
 	Watts    *float64 `json:"watts,omitempty"`
 	CapWatts *float64 `json:"cap_watts,omitempty"` // the power limit set now
+	ByHeat   *bool    `json:"throttled_by_heat,omitempty"`
+	ByPower  *bool    `json:"throttled_by_power,omitempty"`
 }
 
 // ModelFile is one model file on this machine's disk, and what would become of it here: models ls --all --json.

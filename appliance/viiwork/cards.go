@@ -21,7 +21,7 @@ func drawCards(out *bytes.Buffer, cards []status.GPU, bold bool) {
 		case len(c.Instances) > 0:
 			name += fmt.Sprintf(", cut into %d MIG instances", len(c.Instances))
 		}
-		t.add(fmt.Sprintf("%s %d", c.Accel, c.Index), name, memoryWord(c), percentWord(c.Busy), celsiusWord(c.Celsius), powerWord(c), orDash(c.Model))
+		t.add(fmt.Sprintf("%s %d", c.Accel, c.Index), name, memoryWord(c), percentWord(c.Busy), celsiusWord(c), powerWord(c), orDash(c.Model))
 	}
 	fmt.Fprintln(out)
 	t.draw(out)
@@ -51,11 +51,19 @@ func percentWord(part *float64) string {
 	return fmt.Sprintf("%.0f%%", *part*100)
 }
 
-func celsiusWord(n *float64) string {
-	if n == nil {
+// celsiusWord is "61 °C", and says when the card slows down for it.
+func celsiusWord(c status.GPU) string {
+	if c.Celsius == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f °C", *n)
+	return fmt.Sprintf("%.0f °C", *c.Celsius) + slowWord(c.ByHeat)
+}
+
+func slowWord(slow *bool) string {
+	if slow == nil || !*slow {
+		return ""
+	}
+	return ", throttled"
 }
 
 // powerWord is "171 of 225 W".
@@ -64,7 +72,7 @@ func powerWord(c status.GPU) string {
 	case c.Watts == nil:
 		return "-"
 	case c.CapWatts == nil:
-		return fmt.Sprintf("%.0f W", *c.Watts)
+		return fmt.Sprintf("%.0f W", *c.Watts) + slowWord(c.ByPower)
 	}
-	return fmt.Sprintf("%.0f of %.0f W", *c.Watts, *c.CapWatts)
+	return fmt.Sprintf("%.0f of %.0f W", *c.Watts, *c.CapWatts) + slowWord(c.ByPower)
 }

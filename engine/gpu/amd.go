@@ -58,6 +58,7 @@ func amdCard(index int, node kfdNode, graphics []drmCard, part bool) Card {
 	own, found := cardOf(node, graphics)
 	if found && !part {
 		card.Memory, card.Reading, card.Display = own.memory(), own.reading(), own.display()
+		card.Reading.Throttle = own.throttle(gfx)
 	}
 	if card.Memory == nil {
 		card.Memory = node.memory()

@@ -34,6 +34,7 @@ type Reading struct {
 	Celsius  *float64
 	Watts    *float64
 	CapWatts *float64 // the power limit set now
+	Throttle *Throttle
 }
 
 // Fault is something wrong with a card or its driver, and the way out.

@@ -60,7 +60,15 @@ func tell(c gpu.Card) string {
 		}
 	}
 	r := c.Reading
-	return line + fmt.Sprintf("; used %s busy %s %s°C %s/%sW", show(r.Used), show(r.Busy), show(r.Celsius), show(r.Watts), show(r.CapWatts))
+	line += fmt.Sprintf("; used %s busy %s %s°C %s/%sW", show(r.Used), show(r.Busy), show(r.Celsius), show(r.Watts), show(r.CapWatts))
+	switch t := r.Throttle; {
+	case t == nil:
+	case *t == gpu.Throttle{}:
+		line += " not throttled"
+	default:
+		line += fmt.Sprintf(" throttled: heat %t, power %t", t.Heat, t.Power)
+	}
+	return line
 }
 
 func tellAll(cards []gpu.Card, faults []gpu.Fault) string {

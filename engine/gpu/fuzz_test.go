@@ -56,7 +56,7 @@ func FuzzKFD(f *testing.F) {
 		plant(t, h.Root, map[string]string{
 			nodes + "1/properties": properties, nodes + "1/name": name, nodes + "1/gpu_id": figure,
 			nodes + "2/properties": properties, nodes + "2/mem_banks/0/properties": "heap_type 1\nsize_in_bytes " + figure,
-			card + "vendor": "0x1002", card + "uevent": uevent, card + "mem_info_vram_total": figure, card + "mem_info_vram_used": figure,
+			card + "vendor": "0x1002", card + "uevent": uevent, card + "mem_info_vram_total": figure, card + "mem_info_vram_used": figure, card + "gpu_metrics": properties,
 			card + "gpu_busy_percent": figure, card + "hwmon/hwmon1/temp1_input": figure, card + "hwmon/hwmon1/power1_average": figure,
 			card + "current_compute_partition": name,
 		})

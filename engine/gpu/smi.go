@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ type smiForm struct {
 }
 
 const (
+	smiNew = smiAll + ",clocks_event_reasons.active"
+	smiOld = smiAll + ",clocks_throttle_reasons.active" // its name before driver 535
 	smiAll = "index,name,uuid,memory.total,pci.bus_id,memory.used,utilization.gpu,temperature.gpu,power.draw,power.limit,display_active,mig.mode.current"
 	smiFew = "index,name,uuid,memory.total,pci.bus_id"
 )
@@ -29,7 +32,7 @@ func smiForms() []smiForm {
 			read: func(text string) ([]Card, string) { return smiCSV(text, strings.Split(columns, ",")) },
 		}
 	}
-	return []smiForm{csv(smiAll), csv(smiFew), {args: []string{"-q"}, read: smiSections}, {read: smiTable}}
+	return []smiForm{csv(smiNew), csv(smiOld), csv(smiAll), csv(smiFew), {args: []string{"-q"}, read: smiSections}, {read: smiTable}}
 }
 
 // misunderstood tells that nvidia-smi is too old for what it was asked.
@@ -94,6 +97,7 @@ func (r smiRow) card(index int) Card {
 			Celsius:  number(r["temperature.gpu"], celsius),
 			Watts:    number(r["power.draw"], watts),
 			CapWatts: number(r["power.limit"], watts),
+			Throttle: nvReasons(cmp.Or(r["clocks_event_reasons.active"], r["clocks_throttle_reasons.active"])),
 		},
 	}
 	if mode, told := r["mig.mode.current"]; told && !card.Split && mode != "" {

@@ -20,7 +20,7 @@ func (p picture) cards(g glyphs, mesh bool) table {
 	for _, c := range p.seen(mesh) {
 		t.rows = append(t.rows, row{key: cardWord(c) + " of " + c.Node, model: p.hereAt(c.Node, c.Model), cells: []cell{
 			word(cardWord(c)), word(c.Node), memoryBar(g, c), memory(c), loadBar(g, c.Busy), amount(share(c.Busy), number(c.Busy)),
-			heat(c.Celsius), power(c), word(orUnknown(c.Model)), word(orUnknown(c.Name)),
+			heat(c), power(c), word(orUnknown(c.Model)), word(orUnknown(c.Name)),
 		}})
 	}
 	if !mesh { // its name stands in the title
@@ -63,13 +63,16 @@ func memory(c status.Card) cell {
 // Warm is where a card's makers begin to slow it down, hot where they nearly all do.
 const warm, hot = 80, 90
 
-func heat(celsius *float64) cell {
-	c := amount(figure(celsius, "°C"), number(celsius))
+// heat is "61°C", with a mark where the card slows down for it.
+func heat(of status.Card) cell {
+	c := amount(figure(of.Celsius, "°C"), number(of.Celsius))
 	switch {
-	case celsius == nil:
-	case *celsius >= hot:
+	case of.Hot:
+		c.text, c.mood = c.text+"!", bad
+	case of.Celsius == nil:
+	case *of.Celsius >= hot:
 		c.mood = bad
-	case *celsius >= warm:
+	case *of.Celsius >= warm:
 		c.mood = warn
 	}
 	return c

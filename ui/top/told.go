@@ -60,7 +60,7 @@ func (p picture) seen(mesh bool) []status.Card {
 	for i, c := range p.node.GPUs {
 		all[i] = status.Card{
 			Node: p.node.Node, Self: true, Index: c.Index, Accel: c.Accel, Name: c.Name, Model: c.Model,
-			Used: c.Used, Memory: c.Memory, Busy: c.Busy, Celsius: c.Celsius, Watts: c.Watts, CapWatts: c.CapWatts,
+			Used: c.Used, Memory: c.Memory, Busy: c.Busy, Celsius: c.Celsius, Watts: c.Watts, CapWatts: c.CapWatts, Hot: c.ByHeat != nil && *c.ByHeat,
 		}
 	}
 	return all
@@ -83,7 +83,7 @@ func (p picture) toldBy(name string) []string {
 	}
 	for _, c := range p.board.Cards {
 		if c.Node == name {
-			cards = append(cards, fmt.Sprintf("  %s: %s GiB, %s busy, %s, %s  %s", cardWord(c), memory(c).text, share(c.Busy), figure(c.Celsius, "°C"), power(c).text, orUnknown(c.Name)))
+			cards = append(cards, fmt.Sprintf("  %s: %s GiB, %s busy, %s, %s  %s", cardWord(c), memory(c).text, share(c.Busy), heat(c).text, power(c).text, orUnknown(c.Name)))
 		}
 	}
 	lines := append(titled("Engines", engines), titled("Graphics cards", cards)...)

@@ -78,6 +78,19 @@ func TestWhatTheNodeDoesNotTellIsNoZero(t *testing.T) {
 	}
 }
 
+// TestACardThatHeatSlowsDownIsMarked, and only that one, however hot the others are.
+func TestACardThatHeatSlowsDownIsMarked(t *testing.T) {
+	n := fleet(1, 0)
+	n.status.GPUs[0].ByHeat, n.status.GPUs[1].ByHeat, n.status.GPUs[1].Celsius = ptr(true), ptr(false), ptr(95.0)
+	page := once(t, n, false)
+	if l := line(t, page, "cuda 0"); !strings.Contains(l, "61°C!") {
+		t.Errorf("not marked: %q", l)
+	}
+	if l := line(t, page, "cuda 1"); !strings.Contains(l, "95°C ") {
+		t.Errorf("marked: %q", l)
+	}
+}
+
 // TestTheMeshIsWhatAllMachinesTell: another one's cards and engines, and requests that never were at this one. Here they are not.
 func TestTheMeshIsWhatAllMachinesTell(t *testing.T) {
 	n := fleet(3, 1)

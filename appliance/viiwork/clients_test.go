@@ -86,6 +86,13 @@ func (l *load) note(stream bool, began time.Time, err error) {
 	}
 }
 
+// sofar is how much has come to an end.
+func (l *load) sofar() (asked, streams int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked, l.streams
+}
+
 // askOnce fails unless the answer came whole.
 func askOnce(client *http.Client, url, body string, stream bool) error {
 	resp, err := client.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(body))

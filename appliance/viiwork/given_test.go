@@ -105,7 +105,7 @@ func TestEnginesGetNoListener(t *testing.T) {
 	if strings.Contains(string(environ), "LISTEN_") || strings.Contains(string(environ), "NOTIFY_SOCKET") {
 		t.Errorf("the engine has %q", environ)
 	}
-	held, err := s.held[0].file.Stat()
+	held, err := s.holding()
 	if err != nil {
 		t.Fatal(err)
 	}

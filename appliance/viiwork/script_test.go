@@ -111,14 +111,22 @@ func realEngine() string {
 	return path
 }
 
-// ports gives each script one of its own: scripts run side by side, and a port that the kernel picks and gets back may
-// be the next one's or an outgoing connection's before a node listens there. So they lie below the range it picks from.
+// ports gives each script and each node one of its own: they run side by side, and a port that the kernel picks and gets back
+// may be the next one's or an outgoing connection's before a node listens there. So they lie below the range it picks from, and
+// none is given twice, unless all are used up: what was given may not be listened at yet.
 type ports struct {
 	mu   sync.Mutex
 	next int
 }
 
-func newPorts() *ports { return &ports{next: 20000 + rand.IntN(9000)} }
+// Where the ports lie.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+// newPorts is the one of this process.
+var newPorts = sync.OnceValue(func() *ports { return &ports{next: firstPort + rand.IntN(lastPort-firstPort)} })
 
 // perScript is the ports of a script: a demo takes three.
 const perScript = 3
@@ -128,7 +136,9 @@ func (p *ports) free() (int, error) {
 	defer p.mu.Unlock()
 	for range 1000 {
 		first := p.next
-		p.next += perScript
+		if p.next += perScript; p.next > lastPort {
+			p.next = firstPort
+		}
 		if allFree(first) {
 			return first, nil
 		}

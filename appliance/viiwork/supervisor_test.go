@@ -3,8 +3,10 @@ package main_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -206,26 +208,33 @@ func (s *supervisor) holds(f *os.File) bool {
 	return false
 }
 
-// stop ends the node for good.
+// stop ends the node for good. It is told once: a second time would have it leave at once, with what it keeps unwritten.
 func (s *supervisor) stop() {
 	s.mu.Lock()
 	s.ending = true
 	cmd := s.cmd
 	s.mu.Unlock()
-	for limit := time.After(time.Minute); ; {
-		if cmd != nil {
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-		}
-		select {
-		case <-s.over:
-			return
-		case <-limit:
-			_ = cmd.Process.Kill()
-			<-s.over
-			return
-		case <-time.After(5 * time.Second): // a second signal only if the first is of no use
-		}
+	if cmd != nil {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
 	}
+	select {
+	case <-s.over:
+	case <-time.After(time.Minute):
+		if cmd != nil {
+			_ = cmd.Process.Kill()
+		}
+		<-s.over
+	}
+}
+
+// holding is the first listener that it holds.
+func (s *supervisor) holding() (fs.FileInfo, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held) == 0 {
+		return nil, errors.New("it holds none")
+	}
+	return s.held[0].file.Stat()
 }
 
 func (s *supervisor) readied() int {

@@ -51,31 +51,12 @@ func TestAFleetGoesToTheNextWire(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds this program anew, and takes a minute")
 	}
-	fl := newFleet(t, fleetOf{machines: 3, hosts: 2, program: formerWire(t), watch: 6 * time.Second}, func(s *shop) {
+	fl := newFleet(t, fleetOf{machines: 3, hosts: 2, program: formerWire(t), watch: 3 * time.Second}, func(s *shop) {
 		s.publish(t, "v1.0.1", quick(t)("v1.0.1"))
 	})
 	traffic := fl.begin(2*time.Second, 0)
 	var mixed sync.WaitGroup
-	mixed.Go(func() {
-		first, second, third := fl.all[0], fl.all[1], fl.all[2]
-		told := func() bool { // each of them, not only who was updated: the others hear of it a moment later
-			return first.runs() == "v1.0.1" && first.sees() == 2 && second.sees() == 2 && third.sees() == 2
-		}
-		for limit := time.Now().Add(time.Minute); !told(); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(limit) {
-				t.Error("the first is not updated, or not all see it")
-				return
-			}
-		}
-		for _, c := range []struct{ by, at *mate }{{first, second}, {second, first}, {third, first}} {
-			if err := c.by.passes(c.at); err != nil {
-				t.Errorf("from %s to %s: %v", c.by.name, c.at.name, err)
-			}
-		}
-		if fmt.Sprint(fl.versions()) != "[v1.0.1 v1.0.0 v1.0.0]" {
-			t.Errorf("%v run: that was asked too late", fl.versions())
-		}
-	})
+	mixed.Go(func() { fl.mixed(t) })
 	r, code, said := fl.lead(fl.all[2])
 	mixed.Wait()
 	traffic.end(t)
@@ -84,6 +65,42 @@ func TestAFleetGoesToTheNextWire(t *testing.T) {
 	}
 	for _, m := range fl.all {
 		t.Logf("%s: drain %.2f s, swap %.2f s", m.name, m.trial().Drain, m.trial().Swap)
+	}
+}
+
+// mixed looks at the fleet while the first speaks the new wire and the others do not: once the first has fetched the version, the
+// next one waits for it until all is seen, however long that takes.
+func (fl *fleet) mixed(t *testing.T) {
+	first, second, third := fl.all[0], fl.all[1], fl.all[2]
+	wait := func(what string, so func() bool) bool {
+		for limit := time.Now().Add(time.Minute); !so(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Errorf("waited a minute for %s", what)
+				return false
+			}
+		}
+		return true
+	}
+	if !wait("the first to have the version", func() bool {
+		has, _ := os.Readlink(filepath.Join(first.prefix, "versions", "current"))
+		return has == "v1.0.1"
+	}) {
+		return
+	}
+	fl.from.shut.Lock()
+	defer fl.from.shut.Unlock()
+	if !wait("the first to be updated and all to see it", func() bool { // each of them: the others hear of it a moment later
+		return first.runs() == "v1.0.1" && first.sees() == 2 && second.sees() == 2 && third.sees() == 2
+	}) {
+		return
+	}
+	for _, c := range []struct{ by, at *mate }{{first, second}, {second, first}, {third, first}} {
+		if err := c.by.passes(c.at); err != nil {
+			t.Errorf("from %s to %s: %v", c.by.name, c.at.name, err)
+		}
+	}
+	if fmt.Sprint(fl.versions()) != "[v1.0.1 v1.0.0 v1.0.0]" {
+		t.Errorf("%v run: that was asked too late", fl.versions())
 	}
 }
 

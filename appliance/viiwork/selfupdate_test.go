@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,12 +87,15 @@ type shop struct {
 	source, trustRoot string
 	pack              string // the program that makes releases
 	signs             *updatetest.Sigstore
+	shut              sync.RWMutex // who has it has the registry's clients wait
 }
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
-	stock := updatetest.NewRegistry(t)
+	stock, s := updatetest.NewRegistry(t), &shop{pack: built(t, "pack"), trustRoot: filepath.Join(t.TempDir(), "trusted_root.json"), signs: updatetest.New(t)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.shut.RLock()
+		defer s.shut.RUnlock()
 		answer, err := stock.RoundTrip(r)
 		if err != nil {
 			return // who asked has left
@@ -102,7 +106,7 @@ func openShop(t *testing.T) *shop {
 		_, _ = io.Copy(w, answer.Body)
 	}))
 	t.Cleanup(server.Close)
-	s := &shop{pack: built(t, "pack"), source: strings.TrimPrefix(server.URL, "http://") + "/owner/viiwork", trustRoot: filepath.Join(t.TempDir(), "trusted_root.json"), signs: updatetest.New(t)}
+	s.source = strings.TrimPrefix(server.URL, "http://") + "/owner/viiwork"
 	if err := os.WriteFile(s.trustRoot, s.signs.Root(), 0o600); err != nil {
 		t.Fatal(err)
 	}

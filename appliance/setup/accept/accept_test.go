@@ -125,3 +125,33 @@ func TestAModelWithoutToolsIsNoFault(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoHasNotHeardOfAReadyModelIsAskedAgain: a member learns a moment later than this machine that it serves. One that never
+// does is a fault.
+func TestWhoHasNotHeardOfAReadyModelIsAskedAgain(t *testing.T) {
+	own := status.Node{Node: "attic", Models: []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "ready", Slots: []status.Slot{{}}}}}}}
+	both := status.Cluster{Members: []status.Member{member("attic", "alive", 0), member("cellar", "alive", 100)}}
+	others := node(map[string]any{"/v1/status": own, "/v1/cluster": both})
+	for deaf, want := range map[int]accept.Outcome{0: accept.Pass, 3: accept.Pass, 1000: accept.Fail} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			results := accept.Run(t.Context(), accept.Config{Node: "attic", Models: []accept.Model{{Name: "m"}}, Do: func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path != "/api/members/cellar/v1/chat/completions" || r.URL.Query().Get("host") != "attic" {
+					return others(r)
+				}
+				code, text := http.StatusOK, "{}"
+				if asked++; asked <= deaf {
+					code, text = http.StatusServiceUnavailable, `{"error":{"message":"attic is not ready"}}`
+				}
+				header := http.Header{}
+				header.Set("X-Viiwork-Node", "attic")
+				header.Set("X-Viiwork-Origin", "cellar")
+				return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(text))}, nil
+			}})
+			at := slices.IndexFunc(results, func(r accept.Result) bool { return r.Check == "pin:m" })
+			if at < 0 || results[at].Outcome != want || want == accept.Fail && !strings.Contains(results[at].Detail, "by way of cellar: 503 attic is not ready") {
+				t.Errorf("not heard of %d times: %+v", deaf, results)
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // message asks for a short answer.
@@ -123,7 +124,7 @@ func (r *run) pin(ctx context.Context, m Model) (Outcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	for _, name := range names {
-		a, err := r.send(ctx, http.MethodPost, path(name, r.pinned(completions)), message(m.Name, "Say the word pinned."))
+		a, err := r.pinnedBy(ctx, name, m)
 		switch node, origin := a.header.Get("X-Viiwork-Node"), a.header.Get("X-Viiwork-Origin"); {
 		case err != nil:
 			return Fail, fmt.Sprintf("by way of %s: %v", name, err)
@@ -134,4 +135,14 @@ func (r *run) pin(ctx context.Context, m Model) (Outcome, string) {
 		}
 	}
 	return Pass, "what enters at " + listed(names) + " runs here when it is to"
+}
+
+// pinnedBy asks by way of a member. One that has not heard yet that this node is ready says so, and is asked again.
+func (r *run) pinnedBy(ctx context.Context, name string, m Model) (answer, error) {
+	for begun := time.Now(); ; {
+		a, err := r.send(ctx, http.MethodPost, path(name, r.pinned(completions)), message(m.Name, "Say the word pinned."))
+		if err != nil || a.status != http.StatusServiceUnavailable || time.Since(begun) > settleWithin || !pause(ctx, 500*time.Millisecond) {
+			return a, err
+		}
+	}
 }

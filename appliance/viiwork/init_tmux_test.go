@@ -319,11 +319,11 @@ func serve(t *testing.T, open func(name, command string) *terminal, name string,
 			return
 		}
 		_ = syscall.Kill(number, syscall.SIGTERM)
-		for range 200 {
-			if syscall.Kill(number, 0) != nil {
+		for limit := time.Now().Add(time.Minute); syscall.Kill(number, 0) == nil; time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Errorf("%s still runs a minute after it was told to end", name)
 				return
 			}
-			time.Sleep(100 * time.Millisecond)
 		}
 	}
 	t.Cleanup(stop)

@@ -136,6 +136,9 @@ func TestNodesThatSetOneAliasApartAgreeOnceTheyMeet(t *testing.T) {
 	a, b := lanFellow(t, 5, served("left", engine.URL(), 2)), lanFellow(t, 6, served("right", engine.URL(), 2))
 	a.here(t)
 	leave := b.here(t)
+	for _, f := range []*fellow{a, b} {
+		holds(t, f.name+" has its place", func() bool { return f.member(f.name) == "alive" })
+	}
 	a.setAlias(t, "coder", "left")
 	b.setAlias(t, "coder", "right")
 	b.setAlias(t, "only-b", "right")

@@ -28,8 +28,9 @@ type mate struct {
 	fleet *fleet
 	fate  string // good, back: it goes back from every new version; kept: before it was ended for one; refused: it cannot install one
 	trial time.Duration
-	apart bool   // it is a process of its own
-	note  []byte // in the lock of the mesh, of whoever led before
+	tried chan struct{} // ends its trial before that, if something comes; nil = nothing does
+	apart bool          // it is a process of its own
+	note  []byte        // in the lock of the mesh, of whoever led before
 
 	mu     sync.Mutex // guards what follows
 	is     appliance.Installed
@@ -223,6 +224,7 @@ func (m *mate) Restart(context.Context) error {
 		m.again()
 		select {
 		case <-time.After(m.trial):
+		case <-m.tried:
 		case <-m.fleet.over:
 		}
 		m.mu.Lock()

@@ -16,7 +16,7 @@ import (
 // TestWhoLeadsMayBeStartedAnewAtEachStep: it goes on where it was.
 func TestWhoLeadsMayBeStartedAnewAtEachStep(t *testing.T) {
 	t.Parallel()
-	fl := newFleet(t, 3, nil)
+	fl := newFleet(t, 3, func(_ int, m *mate) { m.trial, m.tried = longWait, make(chan struct{}) })
 	lead := fl.machines[0]
 	lead.lead("v1.1.0")
 	seen, restarts := map[string]bool{}, 0
@@ -34,6 +34,9 @@ func TestWhoLeadsMayBeStartedAnewAtEachStep(t *testing.T) {
 			restarts++
 			lead.again()
 		}
+		if seen[step] {
+			fl.proven(r)
+		}
 		return fmt.Sprint(fl.versions()) == "[v1.1.0 v1.1.0 v1.1.0]"
 	})
 	if order, most := fl.went(); fmt.Sprint(order) != "[n01 n02 n00]" || most != 1 || restarts < 2 {
@@ -41,10 +44,22 @@ func TestWhoLeadsMayBeStartedAnewAtEachStep(t *testing.T) {
 	}
 }
 
+// proven ends the trial of who is at it by r: so each step lasts until it has been seen, however late that is.
+func (fl *fleet) proven(r status.Rollout) {
+	for i, e := range r.Members {
+		if e.State == "updating" {
+			select {
+			case fl.machines[i].tried <- struct{}{}:
+			default: // it is not at its trial yet, or not any more
+			}
+		}
+	}
+}
+
 // TestWhoLeadsMayBeKilledAtEachStep, as by a power cut: it goes on where it was, also in its own turn.
 func TestWhoLeadsMayBeKilledAtEachStep(t *testing.T) {
 	t.Parallel()
-	fl := newFleet(t, 3, func(i int, m *mate) { m.apart = i == 0 })
+	fl := newFleet(t, 3, func(i int, m *mate) { m.apart, m.trial, m.tried = i == 0, longWait, make(chan struct{}) })
 	lead := fl.machines[0]
 	lead.lead("v1.1.0")
 	killed := map[string]bool{}
@@ -61,6 +76,9 @@ func TestWhoLeadsMayBeKilledAtEachStep(t *testing.T) {
 			killed[step] = true
 			lead.kill()
 			lead.start()
+		}
+		if killed[step] {
+			fl.proven(r)
 		}
 		return fmt.Sprint(fl.versions()) == "[v1.1.0 v1.1.0 v1.1.0]" && r.Stage == "ended"
 	})
@@ -121,8 +139,9 @@ func (m *mate) ended(at string) {
 // TestAnyMemberEndsARollout: the member at hand finishes, nobody else begins, by itself neither, and everybody says who it was.
 func TestAnyMemberEndsARollout(t *testing.T) {
 	t.Parallel()
+	tried := make(chan struct{}) // the one whose turn it is stays at it until all is said
 	fl := newFleet(t, 4, func(i int, m *mate) {
-		m.trial, m.more = 4*time.Second, "update: {auto: true}\n"
+		m.trial, m.tried, m.more = longWait, tried, "update: {auto: true}\n"
 		if i == 3 { // it does not lead, and may end what others do
 			m.is.Refuses = "its program belongs to another program"
 		}
@@ -138,6 +157,7 @@ func TestAnyMemberEndsARollout(t *testing.T) {
 	if r, code := ends.mesh(status.RolloutRequest{Stop: true}); code != http.StatusOK || r.Stage != "running" {
 		t.Errorf("it is not ended: %d, %+v", code, r)
 	}
+	close(tried)
 	for _, m := range []*mate{fl.machines[0], fl.machines[1], ends} {
 		m.ended("n03")
 	}
@@ -183,7 +203,7 @@ func TestWhatNobodyLeadsCanBeEnded(t *testing.T) {
 // TestOneLeadsAtATime: the other says who.
 func TestOneLeadsAtATime(t *testing.T) {
 	t.Parallel()
-	fl := newFleet(t, 3, func(_ int, m *mate) { m.trial = 5 * time.Second })
+	fl := newFleet(t, 3, func(_ int, m *mate) { m.trial = longWait })
 	fl.machines[0].lead("v1.1.0")
 	other := fl.machines[2]
 	holds(t, "the other knows who leads", func() bool { r := other.rollout(); return r.Led && r.Lead == "n00" })

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"viiwork/appliance/status"
 	"viiwork/engine/enginetest"
 	"viiwork/serf"
 	"viiwork/tsnode/localcontrol"
@@ -63,8 +64,10 @@ func TestTailnetMesh(t *testing.T) {
 		}
 	})
 	t.Run("a wrong secret joins nothing and says so", func(t *testing.T) {
-		holds(t, "the warning", func() bool { return d.warning("gossip-secret", "mesh_secret") != nil })
-		if w := d.warning("gossip-secret", "mesh_secret"); !strings.Contains(w.Text, "secret") || w.Fix == "" {
+		var w *status.Warning
+		holds(t, "the warning", func() bool { w = d.warning("gossip-secret", "mesh_secret"); return w != nil })
+		holds(t, "its model", func() bool { return d.sees("alone") == 1 })
+		if !strings.Contains(w.Text, "secret") || w.Fix == "" {
 			t.Errorf("the warning is %+v", w)
 		}
 		if d.sees("m") != 0 || a.sees("alone") != 0 || a.member("d") != "" || d.member("a") != "" {
@@ -118,12 +121,13 @@ func TestLoginNeverFinished(t *testing.T) {
 	engine := fakeEngine(t, enginetest.Options{Slots: 4, Model: "m"})
 	a := tailnetFellow(t, control, "a", "", served("m", engine.URL(), 4))
 	a.spawn(t)
-	holds(t, "a login address", func() bool { w := a.warning("login"); return w != nil && strings.Contains(w.Fix, control.URL()) })
+	var w *status.Warning
+	holds(t, "a login address", func() bool { w = a.warning("login"); return w != nil && strings.Contains(w.Fix, control.URL()) })
 	holds(t, "its model is ready", func() bool { return a.sees("m") == 1 })
 	if got := a.chat("", question("m", "x", 2, false)); !got.complete(false) {
 		t.Errorf("%+v", got)
 	}
-	_, address, _ := strings.Cut(a.warning("login").Fix, "open ")
+	_, address, _ := strings.Cut(w.Fix, "open ")
 	if !control.CompleteLogin(address) {
 		t.Fatalf("nobody waits at %q", address)
 	}

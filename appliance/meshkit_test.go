@@ -338,7 +338,7 @@ type said struct {
 	status int
 	header http.Header
 	body   string
-	begun  bool // a part of the answer came
+	begun  bool // a part of the answer came, be it no word of it yet
 	err    error
 }
 
@@ -364,7 +364,7 @@ func (f *fellow) chat(query string, body map[string]any, headers ...string) said
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	return said{answer.StatusCode, answer.Header, string(text), bytes.Contains(text, []byte(`"content":"`)), err}
+	return said{answer.StatusCode, answer.Header, string(text), bytes.Contains(text, []byte(`"content":`)), err}
 }
 
 var chatter = &http.Client{Timeout: longWait, Transport: &http.Transport{DisableKeepAlives: true}}

@@ -140,8 +140,8 @@ func phone(t *testing.T, control *localcontrol.Control) *http.Client {
 func TestWhoStartsAnewSaysSoToTheTailnet(t *testing.T) {
 	t.Parallel()
 	control := localTailnet(t, localcontrol.Config{})
-	engine := fakeEngine(t, enginetest.Options{Slots: 4, Model: "m", DecodeTPS: 20})
-	f := tailnetFellow(t, control, "a", rightSecret, served("m", engine.URL(), 4))
+	early, late := fakeEngine(t, enginetest.Options{Slots: 4, Model: "early"}), fakeEngine(t, enginetest.Options{Slots: 4, Model: "late"})
+	f := tailnetFellow(t, control, "a", rightSecret, served("early", early.URL(), 4), served("late", late.URL(), 4))
 	f.drain = "60s"
 	node := &heir{fellow: f}
 	ready := make(chan struct{})
@@ -165,14 +165,19 @@ func TestWhoStartsAnewSaysSoToTheTailnet(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
 	})
+	holds(t, "it serves", func() bool { return f.sees("early") == 1 && f.sees("late") == 1 })
 	streamed := make(chan said, 2)
-	stream := func(tokens int) { streamed <- f.chat("", question("m", "on the way down", tokens, true)) }
-	go stream(40)
-	holds(t, "it runs", func() bool { return engine.Stats().Active == 1 })
+	stream := func(model string, engine *enginetest.Server) {
+		engine.SetFaults(enginetest.Faults{Silent: true}) // it runs until it has seen enough, however slow this machine is
+		go func() { streamed <- f.chat("", question(model, "on the way down", 40, true)) }()
+		holds(t, model+" runs", func() bool { return engine.Stats().Active == 1 })
+	}
+	stream("early", early)
 	left := make(chan struct{})
 	go func() { defer close(left); leave() }()
 	holds(t, "the end has begun", func() bool { return f.warning("draining") != nil || f.state() == "draining" })
-	go stream(80) // what comes in until the first is done, is waited for
+	stream("late", late) // what comes in until the first is done, is waited for
+	early.SetFaults(enginetest.Faults{})
 	told := 0
 	for gone := false; !gone; {
 		select {
@@ -192,6 +197,7 @@ func TestWhoStartsAnewSaysSoToTheTailnet(t *testing.T) {
 		case answer.StatusCode == http.StatusOK && told == 0:
 		case answer.StatusCode == http.StatusServiceUnavailable && doc.Error.Code == "node_stopped" && answer.Header.Get("Retry-After") != "":
 			told++
+			late.SetFaults(enginetest.Faults{})
 		default:
 			t.Errorf("after %d refusals: %d %+v", told, answer.StatusCode, doc)
 		}

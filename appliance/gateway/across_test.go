@@ -44,7 +44,13 @@ func TestWaitersAreServedInTheirOrder(t *testing.T) {
 						t.Errorf("%d: %d %.200s", i, r.status, r.body)
 					}
 				})
-				a.until("in line", func() bool { return queued(a) == i+1 })
+				a.until("in line", func() bool { // and told so by who has the line: else the next one's word may come there first
+					standing := b.waiting()
+					if local > 0 {
+						standing += a.waiting()
+					}
+					return queued(a) == i+1 && standing == i+1
+				})
 			}
 			for _, gone := range busy {
 				gone()
@@ -97,7 +103,7 @@ func queued(p *peer) int {
 func TestTheLineOfAnEntryIsBounded(t *testing.T) {
 	t.Parallel()
 	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 2})
-	fl := newFleet(t, nil, spec{change: func(c *gateway.Config) { c.QueueMax, c.QueueTimeout = 2, 3*time.Second }}, spec{models: model("m", 1, f.URL())})
+	fl := newFleet(t, nil, spec{change: func(c *gateway.Config) { c.QueueMax, c.QueueTimeout = 2, 10*time.Second }}, spec{models: model("m", 1, f.URL())})
 	a := fl.peers[0]
 	gone := a.leaving("/v1/chat/completions", long("m", "busy")+`,"stream":true}`, "busy")
 	defer gone()
@@ -111,6 +117,7 @@ func TestTheLineOfAnEntryIsBounded(t *testing.T) {
 		})
 		a.until("in line", func() bool { return queued(a) == i+1 })
 	}
+	// Both come while the two are in line still.
 	wantError(t, a.post("/v1/chat/completions", chat("m", "hi", "")), false, 429, "rate_limit_error", "queue_full")
 	wantError(t, a.post("/v1/responses", ask("/v1/responses", "m", "")), false, 503, "server_error", "queue_full")
 	wg.Wait()
@@ -189,7 +196,7 @@ func leaves(t *testing.T, fl *fleet, f *enginetest.Server, gone func()) {
 // response, and the answer whole behind them.
 func TestTheEntryKeepsAClientAliveWhileAMemberWorks(t *testing.T) {
 	t.Parallel()
-	quick := func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = 500*time.Millisecond, 100*time.Millisecond }
+	quick := func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = time.Second, 100*time.Millisecond }
 	f := fake(t, enginetest.Options{Slots: 1, PrefillTPS: 200, Batch: 64})
 	fl := newFleet(t, nil, spec{change: quick}, spec{models: model("m", 1, f.URL()), change: quick})
 	text := strings.Repeat("long ", 100)

@@ -85,10 +85,18 @@ func TestGarbageFromAMemberIsAnError(t *testing.T) {
 // TestARequestThatBreaksMembersIsHandedToTwoAtMost: it may be the request that ends them.
 func TestARequestThatBreaksMembersIsHandedToTwoAtMost(t *testing.T) {
 	t.Parallel()
-	f := fake(t, enginetest.Options{Slots: 1})
-	breaks := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-	r, s := newRogueNamed(t, "r", 8, "m", breaks), newRogueNamed(t, "s", 8, "m", breaks)
+	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 100})
+	r, s := newRogueNamed(t, "r", 8, "m", nil), newRogueNamed(t, "s", 8, "m", nil)
 	fl := newFleet(t, []mesh.Member{r.Member, s.Member}, spec{}, spec{models: model("m", 1, f.URL())})
+	free := fl.peers[1].full(fl.peers[0])
+	breaks := func(http.ResponseWriter, *http.Request) {
+		if r.asked()+s.asked() == 2 {
+			free() // and a third may be had now
+		}
+		panic(http.ErrAbortHandler)
+	}
+	r.says(breaks)
+	s.says(breaks)
 	before := asked(f, "")
 	wantError(t, fl.peers[0].post("/v1/chat/completions", chat("m", "hi", "")), false, 502, "server_error", "member_broke_off")
 	if r.asked() != 1 || s.asked() != 1 || asked(f, "") != before {

@@ -183,6 +183,9 @@ func TestProgressIsForThoseWhoAsk(t *testing.T) {
 	}
 }
 
+// shortly is how long a request may look for a seat that is free: longer than this machine lets it stand still on its way there.
+const shortly = 100 * time.Millisecond
+
 // TestAWaitingStreamIsKeptAlive: after the queue's time the status line goes out and something comes often, in the
 // form that the API's clients take; what is known only later comes as trailers.
 func TestAWaitingStreamIsKeptAlive(t *testing.T) {
@@ -196,7 +199,7 @@ func TestAWaitingStreamIsKeptAlive(t *testing.T) {
 				}
 				panic(http.ErrAbortHandler)
 			})
-			n := start(t, model("m", 1, u), func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = time.Millisecond, 10*time.Millisecond }).ready()
+			n := start(t, model("m", 1, u), func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = shortly, 10*time.Millisecond }).ready()
 			resp, leave := n.open(path, ask(path, "m", `,"stream":true,"x":"scripted"`))
 			defer leave()
 			if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
@@ -228,7 +231,7 @@ func TestKeepAlivesOfResponsesBeginWithOneCreated(t *testing.T) {
 		stream(w, "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}",
 			"event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"resp_1\"}}")
 	})
-	n := start(t, model("m", 1, u), func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = time.Millisecond, 10*time.Millisecond }).ready()
+	n := start(t, model("m", 1, u), func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = shortly, 10*time.Millisecond }).ready()
 	resp, leave := n.open("/v1/responses", `{"model":"m","input":"scripted","stream":true}`)
 	defer leave()
 	head := make([]byte, 24)
@@ -245,12 +248,17 @@ func TestKeepAlivesOfResponsesBeginWithOneCreated(t *testing.T) {
 func TestLateHeadersComeAsTrailers(t *testing.T) {
 	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 50})
 	n := start(t, model("m", 1, f.URL()), func(c *gateway.Config) {
-		c.QueueTimeout, c.WarmWait, c.KeepAlive = time.Millisecond, time.Minute, 10*time.Millisecond
+		c.QueueTimeout, c.WarmWait, c.KeepAlive = shortly, time.Minute, 10*time.Millisecond
 	}).ready()
 	n.post("/v1/chat/completions", chat("m", "home", ""), "X-Session-Id", "s") // gives the session a home worth waiting for
 	hold, leave := n.open("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hold"}],"max_tokens":60,"stream":true}`)
 	defer leave()
 	readUntil(t, hold.Body, "content")
+	f.SetFaults(enginetest.Faults{Silent: true}) // it holds the slot until the other waits for that
+	go func() {
+		n.until("it waits", func() bool { return n.e.Snapshot()[0].Waiting == 1 })
+		f.SetFaults(enginetest.Faults{})
+	}()
 	r := n.post("/v1/chat/completions", chat("m", "home", `,"stream":true`), "X-Session-Id", "s")
 	if r.status != 200 || !strings.HasSuffix(string(r.body), "[DONE]\n\n") || !strings.HasPrefix(string(r.body), ": waiting") {
 		t.Fatalf("%d %v %s", r.status, r.err, r.body)

@@ -232,7 +232,7 @@ func TestWhoLeavesWhileItsCacheComes(t *testing.T) {
 // TestWhoLeavesWhileAnotherIsSaved does not keep that one from being saved later.
 func TestWhoLeavesWhileAnotherIsSaved(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, plan{slots: 1, args: slow})
+	h := newHost(t, plan{slots: 1, args: slower})
 	c := newTalk("one", 1200)
 	h.turn(c)
 	gone := newTalk("two", 1000)
@@ -262,7 +262,7 @@ func TestWhoLeavesWhileAnotherIsSaved(t *testing.T) {
 // TestWhoWantsASeatWhileASaveRuns is answered after it.
 func TestWhoWantsASeatWhileASaveRuns(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, plan{args: slow})
+	h := newHost(t, plan{args: slower})
 	c := newTalk("one", 1200)
 	h.turn(c)
 	asked := make(chan struct{})

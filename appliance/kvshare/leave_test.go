@@ -19,16 +19,21 @@ func TestWhatEndsLateIsGivenAwayToo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soon := func() context.Context { // nobody is there to make a copy
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-		t.Cleanup(cancel)
+	once := func(stored int) context.Context { // ends when so many are: nobody is there to make a copy
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		go func() {
+			defer cancel()
+			for ctx.Err() == nil && len(h.store.List()) < stored {
+				time.Sleep(2 * time.Millisecond)
+			}
+		}()
 		return ctx
 	}
-	if moved, of := h.Leave(soon()); moved != 0 || of != 1 {
+	if moved, of := h.Leave(once(1)); moved != 0 || of != 1 {
 		t.Errorf("%d of %d have a copy", moved, of)
 	}
 	running.end()
-	h.LeaveLate(soon())
+	h.LeaveLate(once(2))
 	if alone, all := h.known.Own(); alone != 2 || all != 2 {
 		t.Errorf("%d of %d are here alone, want both", alone, all)
 	}

@@ -242,7 +242,7 @@ func TestASourceThatLiesCostsACacheAndNoAnswer(t *testing.T) {
 // TestWhoLeavesWhileItsCacheIsPulled leaves nothing behind on either side.
 func TestWhoLeavesWhileItsCacheIsPulled(t *testing.T) {
 	t.Parallel()
-	home, away := newHost(t, plan{args: slow}), newHost(t, plan{args: slow})
+	home, away := newHost(t, plan{args: slower}), newHost(t, plan{args: slower})
 	h := home.joins("h")
 	away.joins("a")
 	c := newTalk("one", 1000)

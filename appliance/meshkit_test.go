@@ -269,8 +269,9 @@ func holds(t testing.TB, what string, it func() bool) time.Duration {
 	return time.Since(begun)
 }
 
-// quick reads what nodes say of themselves; each question on a connection of its own, so that none outlives its node.
-var quick = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+// quick reads what nodes say of themselves; each question on a connection of its own, so that none outlives its node. A read that ends
+// a test is not to fail for a machine that has much to do.
+var quick = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // read fills v from a page of the node, and reports whether it could.
 func (f *fellow) read(path string, v any) bool {

@@ -147,8 +147,8 @@ func TestRealConversationMovesWithItsCache(t *testing.T) {
 			counted := 0
 			for _, f := range nodes {
 				holds(t, "all slots of "+f.name+" are free", func() bool { return f.hasSlots(4) })
-				var kv status.KV
-				if !f.read("/api/kv", &kv) || len(kv.Pairs) == 0 || kv.Pairs[0].Proved == 0 || kv.Store.Bytes == 0 {
+				kv := f.kv(t)
+				if len(kv.Pairs) == 0 || kv.Pairs[0].Proved == 0 || kv.Store.Bytes == 0 {
 					t.Errorf("%s tells %+v", f.name, kv)
 				}
 				for _, m := range kv.Models {
@@ -189,9 +189,8 @@ func TestRealConversationsMoveFromFullHomes(t *testing.T) {
 // kv is what the node tells of moved caches.
 func (f *fellow) kv(t *testing.T) (doc status.KV) {
 	t.Helper()
-	if !f.read("/api/kv", &doc) {
-		t.Fatalf("%s does not tell of moved caches", f.name)
-	}
+	t.Helper()
+	holds(t, f.name+" tells of moved caches", func() bool { doc = status.KV{}; return f.read("/api/kv", &doc) })
 	return doc
 }
 

@@ -20,7 +20,7 @@ func TestOwnerAsksMembersWhatClientsMay(t *testing.T) {
 		f.spawn(t)
 	}
 	one, two := all[0], all[1]
-	holds(t, "they know each other", func() bool { return one.sees("m") == 1 && two.sees("m") == 1 })
+	holds(t, "they know each other", func() bool { return one.member(two.name) == "alive" && two.sees("m") == 1 && one.sees("m") == 1 })
 
 	got := one.owner(t, "GET", "/api/members/"+two.name+"/v1/status", "")
 	var seen status.Node

@@ -94,13 +94,7 @@ func (s shop) names(node string) string {
 // alone waits until a node's container has no others beside it: the helper's last act is to remove itself.
 func (s shop) alone(node string) {
 	s.t.Helper()
-	for range 100 {
-		if s.names(node) == node {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	s.t.Errorf("containers left: %s", s.names(node))
+	holds(s.t, "nothing but "+node+" is left", func() bool { return s.names(node) == node })
 }
 
 // ended waits until no swap goes on, and tells how the last one ended.

@@ -269,8 +269,8 @@ func TestEngineWithoutSlotsGetsAGrace(t *testing.T) {
 	})
 	l := h.acquire(engine.Request{Model: "m"})
 	h.do(l).Body.Close()
+	released := time.Now() // not after it: the grace has begun when Release returns
 	l.Release()
-	released := time.Now()
 	h.acquire(engine.Request{Model: "m"}).Release()
 	if took := time.Since(released); took < 3*time.Second {
 		t.Errorf("handed on after %s, want a grace of 3s", took)

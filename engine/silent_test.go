@@ -17,7 +17,8 @@ func TestSilentEngineIsRestartedAndItsRequestEnds(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}, func(c *engine.Config) {
-		c.Health = engine.HealthConfig{Interval: 50 * time.Millisecond, Stall: 300 * time.Millisecond}
+		// On a busy machine the first bytes of the answer take their time too.
+		c.Health = engine.HealthConfig{Interval: 50 * time.Millisecond, Stall: 2 * time.Second}
 	})
 	h.fake().set(func(f *fakeEngine) { f.slots = busySlots(1, 1) })
 	l := h.acquire(engine.Request{Model: "m"})
@@ -66,8 +67,9 @@ func TestEngineThatStreamsIsBusyNotDead(t *testing.T) {
 }
 
 func TestEngineThatMissesChecksInALongPrefillIsBusyNotDead(t *testing.T) {
-	prefill := make(chan struct{})
+	begun, prefill := make(chan struct{}), make(chan struct{})
 	h := serving(t, false, func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
 		<-prefill
 		io.WriteString(w, "done")
 	}, func(c *engine.Config) { c.Health.Interval = 30 * time.Millisecond })
@@ -80,10 +82,9 @@ func TestEngineThatMissesChecksInALongPrefillIsBusyNotDead(t *testing.T) {
 		resp.Body.Close()
 		answered <- string(body)
 	}()
-	eventually(t, "the request is under way", func() bool {
-		f.set(func(f *fakeEngine) { f.checkErr = context.DeadlineExceeded })
-		return h.state("m#0").State == engine.StateBusy
-	})
+	<-begun // an engine that owes nobody anything would be dead after three missed checks
+	f.set(func(f *fakeEngine) { f.checkErr = context.DeadlineExceeded })
+	eventually(t, "it is busy", func() bool { return h.state("m#0").State == engine.StateBusy })
 	checks, _ := f.count()
 	eventually(t, "ten missed checks", func() bool { n, _ := f.count(); return n > checks+10 })
 	h.want("m#0", engine.StateBusy)

@@ -46,11 +46,10 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 		life()
 	}
 	var after int
-	for range 100 {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if after = runtime.NumGoroutine(); after <= before {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	buf := make([]byte, 1<<20)
 	t.Errorf("%d goroutines before, %d after\n%s", before, after, buf[:runtime.Stack(buf, true)])

@@ -83,6 +83,13 @@ func (r *Runner) exec(ctx context.Context, id string, cmd []string) (string, err
 	if err != nil {
 		return "", err
 	}
+	defer func() {
+		if ctx.Err() != nil { // it may run, whether Docker had the time to say so or not
+			r.mu.Lock()
+			r.left[id] = made.ID
+			r.mu.Unlock()
+		}
+	}()
 	stream, err := r.cli.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
 	if err != nil {
 		return "", err
@@ -92,9 +99,6 @@ func (r *Runner) exec(ctx context.Context, id string, cmd []string) (string, err
 	out := &engine.Printed{}
 	_, err = stdcopy.StdCopy(out, out, stream.Reader)
 	if ctx.Err() != nil {
-		r.mu.Lock()
-		r.left[id] = made.ID
-		r.mu.Unlock()
 		return out.String(), ctx.Err()
 	}
 	if err != nil {

@@ -233,7 +233,7 @@ func TestNextNodeAdoptsTheSameContainer(t *testing.T) {
 	if err := found[0].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil {
 		t.Errorf("the first node does not see the end: %v", err)
@@ -246,7 +246,7 @@ func TestFailedEngineKeepsItsLogUntilStopped(t *testing.T) {
 	spec := w.spec("m#0")
 	spec.Args = append(spec.Args, "--nope")
 	p := w.start(r, spec)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	exit, err := p.Wait(ctx)
 	if err != nil || exit.Code != 1 || exit.Reason != "exit status 1" {

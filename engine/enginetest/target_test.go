@@ -171,16 +171,25 @@ func (tg target) open(path string, b any, headers ...string) *stream {
 	return &stream{tg.t, cancel, resp, bufio.NewScanner(resp.Body)}
 }
 
-// leave opens a stream and abandons it without having read anything.
-func (tg target) leave(path string, b any, after time.Duration) {
+// leave asks for something and goes without having read anything, as soon as a slot works on it.
+func (tg target) leave(path string, b any) {
 	tg.t.Helper()
-	ctx, cancel := context.WithTimeout(tg.t.Context(), after)
+	ctx, cancel := context.WithCancel(tg.t.Context())
 	defer cancel()
-	resp, err := client.Do(tg.request(ctx, http.MethodPost, path, b))
-	if err == nil {
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-	} else if !errors.Is(err, context.DeadlineExceeded) {
+	others := tg.busy()
+	req := tg.request(ctx, http.MethodPost, path, b)
+	ended := make(chan error, 1)
+	go func() {
+		resp, err := client.Do(req)
+		if err == nil {
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		ended <- err
+	}()
+	within(tg.t, 30*time.Second, "a slot works on it", func() bool { return tg.busy() > others })
+	cancel()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 		tg.t.Fatal(err)
 	}
 }

@@ -43,7 +43,8 @@ func newBrowser(t testing.TB) *browser {
 	if err != nil {
 		t.Skip("there is no chromium here: 'make test' installs Debian's")
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.Headless, chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true)}
+	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.Headless, chromedp.DisableGPU, chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.WSURLReadTimeout(time.Minute)} // it starts slowly from a cold disk on a busy machine
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}

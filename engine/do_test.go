@@ -168,12 +168,11 @@ func TestSeatIsFreeAtOnceAfterACompleteAnswer(t *testing.T) {
 }
 
 func TestSeatIsFreeAtOnceWhenTheEngineCannotBeReached(t *testing.T) {
-	srv := httptest.NewServer(http.NotFoundHandler())
-	srv.Close()
+	const nobody = "http://127.0.0.1:1" // a port that was free a moment ago could be somebody's by now
 	h := newHouse(t)
 	m := h.model("m", 1, 1)
-	m.Runner, m.URL = engine.RunnerExternal, srv.URL
-	h.dialect.add(srv.URL, &fakeEngine{progress: -1})
+	m.Runner, m.URL = engine.RunnerExternal, nobody
+	h.dialect.add(nobody, &fakeEngine{progress: -1})
 	h.run(m)
 	eventually(t, "ready", func() bool { return h.state("m#0").State == engine.StateReady })
 	l := h.acquire(engine.Request{Model: "m"})

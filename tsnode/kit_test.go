@@ -129,8 +129,10 @@ func exchange(t *testing.T, from *running, addr, text string) {
 	t.Helper()
 	var last error
 	await(t, "an exchange with "+addr, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
 		var got string
-		got, last = once(bounded(t), from, addr, text)
+		got, last = once(ctx, from, addr, text)
 		return last == nil && got == text
 	})
 }
@@ -141,7 +143,9 @@ func once(ctx context.Context, from *running, addr, text string) (string, error)
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if end, ok := ctx.Deadline(); ok {
+		c.SetDeadline(end)
+	}
 	if _, err := io.WriteString(c, text); err != nil {
 		return "", err
 	}

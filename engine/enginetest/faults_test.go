@@ -141,6 +141,7 @@ func TestStatsCountOversubscription(t *testing.T) {
 	if r := <-done; r.status != 200 {
 		t.Errorf("the second: %d", r.status)
 	}
+	within(t, 5*time.Second, "both are accounted for", func() bool { return s.Stats().Active == 0 })
 	got := s.Stats()
 	if got.Oversubscribed != 1 || got.MaxActive != 2 || got.Cancelled != 1 || got.Queued != 0 || got.Active != 0 || got.Served != 1 {
 		t.Errorf("%+v", got)

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -55,7 +56,7 @@ func StartReal(t TB, model string, flags ...string) string {
 	if err != nil {
 		t.Fatalf("starting a real engine: %v", err)
 	}
-	port := freePort(t)
+	port := FreePort(t)
 	cmd := exec.Command(program, append([]string{"-m", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, flags...)...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -109,15 +110,21 @@ func waitReady(url string, ended <-chan struct{}) error {
 	}
 }
 
-// freePort is a port that was free a moment ago: all an engine that wants a number can be given.
-func freePort(t TB) int {
+// FreePort is a loopback port that was free a moment ago: all an engine that wants a number can be given. It is none of
+// those that the system hands out by itself, to other tests for example, before the engine listens.
+func FreePort(t TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
+	var err error
+	for range 100 {
+		port := 10000 + rand.IntN(10000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatalf("looking for a free port: %v", err)
+	return 0
 }
 
 // programEnv makes a test binary be the fake program: see IsProgram.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -48,12 +47,7 @@ func realBuild(t *testing.T, program string) engine.Build {
 func startReal(t *testing.T, program string, args []string, key string) engine.Target {
 	t.Helper()
 	d := llama.New(nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
+	port := enginetest.FreePort(t)
 	var log safeBuffer
 	cmd := exec.Command(program, append(args, d.Bind("127.0.0.1", port)...)...)
 	cmd.Stdout, cmd.Stderr = &log, &log

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"viiwork/engine"
@@ -28,8 +30,9 @@ type Config struct {
 
 // Runner starts and finds the engine processes of one node.
 type Runner struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	next atomic.Uint32 // the port to try next: no two engines are given one while neither listens yet
 }
 
 var _ engine.Runner = (*Runner)(nil)
@@ -39,10 +42,12 @@ func New(cfg Config) *Runner {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{
+	r := &Runner{
 		dir: filepath.Join(cfg.StateDir, "engines"),
 		log: cfg.Log.With("node", cfg.Node),
 	}
+	r.next.Store(rand.Uint32N(ports)) // not where another node of this machine has begun
+	return r
 }
 
 // Find returns the recorded processes that still run. A record whose process is gone, or whose number now belongs to
@@ -111,7 +116,7 @@ func (r *Runner) start(ctx context.Context, spec engine.Spec) (*process, error) 
 		return nil, err
 	}
 	defer output.Close()
-	port, err := freePort(ctx)
+	port, err := r.freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -173,16 +178,22 @@ func environment(spec engine.Spec) []string {
 	return env
 }
 
-func freePort(ctx context.Context) (int, error) {
+// Engines get ports below those that systems hand out by themselves: until an engine has come so far as to listen, such a
+// one could be given to somebody else.
+const (
+	firstPort = 20000
+	ports     = 10000
+)
+
+// freePort is a port that nobody has at this moment.
+func (r *Runner) freePort(ctx context.Context) (port int, err error) {
 	var cfg net.ListenConfig
-	l, err := cfg.Listen(ctx, "tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
+	for range 100 {
+		port = firstPort + int(r.next.Add(1)%ports)
+		var l net.Listener
+		if l, err = cfg.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	return strconv.Atoi(port)
+	return 0, fmt.Errorf("looking for a free port: %w", err)
 }

@@ -202,12 +202,12 @@ func TestBadVersionIsTakenBackByItself(t *testing.T) {
 		patience, watch time.Duration
 		why             string
 	}{
-		"loading":  {10 * time.Second, time.Second, "Qwen has 1 of 2 backends"},
+		"loading":  {20 * time.Second, time.Second, "Qwen has 1 of 2 backends"}, // in that time it has to be up and answer
 		"mute":     {time.Minute, time.Second, "answered before and does not now"},
 		"empty":    {time.Minute, time.Second, "answered before and does not now"},
 		"crash":    {time.Minute, 20 * time.Second, ""}, // seen as another process, or by its silence
 		"dead":     {20 * time.Second, time.Second, ""}, // taken back by its starts, or for want of an answer
-		"stubborn": {10 * time.Second, time.Second, "Qwen has 1 of 2 backends"},
+		"stubborn": {20 * time.Second, time.Second, "Qwen has 1 of 2 backends"},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()

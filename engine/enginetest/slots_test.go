@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,14 +94,19 @@ func abandonedSave(tg target) {
 	ctx, leave := context.WithCancel(tg.t.Context())
 	running := tg.open("/completion", body{"prompt": unique(200), "n_predict": 700, "ignore_eos": true, "stream": true, "id_slot": 0})
 	running.next("content")
-	asked := make(chan struct{})
+	written, asked := make(chan struct{}), make(chan struct{})
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(written) }})
 	go func() {
 		defer close(asked)
-		resp, err := client.Do(tg.request(ctx, http.MethodPost, "/slots/0?action=save", body{"filename": "late.bin"}))
+		resp, err := client.Do(tg.request(traced, http.MethodPost, "/slots/0?action=save", body{"filename": "late.bin"}))
 		if err == nil {
 			resp.Body.Close()
 		}
 	}()
+	select {
+	case <-written: // a save that was never asked for would not be made
+	case <-asked:
+	}
 	time.Sleep(300 * time.Millisecond)
 	leave()
 	<-asked

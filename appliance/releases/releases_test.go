@@ -70,10 +70,15 @@ func newGiver(t testing.TB, id string, keys *mesh.Keyring) *giver {
 	return g
 }
 
+func clientOf(t testing.TB, keys *mesh.Keyring) *mesh.Client {
+	c := mesh.NewClient(mesh.ClientConfig{Signer: mesh.NewSigner(mesh.SignerConfig{ID: "asks", Keys: keys}), Dial: (&net.Dialer{}).DialContext})
+	t.Cleanup(c.Close)
+	return c
+}
+
 // asker asks these givers.
 func asker(t testing.TB, keys *mesh.Keyring, givers ...*giver) (*releases.Fetcher, *update.Shelf) {
-	client := mesh.NewClient(mesh.ClientConfig{Signer: mesh.NewSigner(mesh.SignerConfig{ID: "asks", Keys: keys}), Dial: (&net.Dialer{}).DialContext})
-	t.Cleanup(client.Close)
+	client := clientOf(t, keys)
 	shelf := update.OpenShelf(t.TempDir())
 	return releases.NewFetcher(releases.FetcherConfig{Shelf: shelf, Client: client, Members: func() (all []mesh.Member) {
 		for _, g := range givers {
@@ -206,8 +211,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 	g := newGiver(t, "has", keys)
 	b, digest := content(1, 100)
 	g.put(t, b, digest)
-	client := mesh.NewClient(mesh.ClientConfig{Signer: mesh.NewSigner(mesh.SignerConfig{ID: "asks", Keys: keys}), Dial: (&net.Dialer{}).DialContext})
-	t.Cleanup(client.Close)
+	client := clientOf(t, keys)
 	for query, want := range map[string]int{
 		"digest=" + digest + "&from=0&size=100":                         200,
 		"digest=" + digest + "&from=90&size=100":                        200,

@@ -5,10 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -138,11 +135,11 @@ func (f *Fetcher) patiently(ctx context.Context, q question) ([]byte, error) {
 	tries, pause := 1, time.Second
 	for busy := 0; ; {
 		b, err := f.ask(ctx, q)
-		var no *refusal
-		switch refused := errors.As(err, &no); {
+		var no *mesh.No
+		switch {
 		case err == nil || ctx.Err() != nil || errors.Is(err, mesh.ErrForgedAnswer):
 			return b, err
-		case refused && no.status == http.StatusTooManyRequests:
+		case errors.Is(err, mesh.ErrBusy):
 			if busy++; busy > busyMost {
 				return nil, err
 			}
@@ -150,7 +147,7 @@ func (f *Fetcher) patiently(ctx context.Context, q question) ([]byte, error) {
 				return nil, err
 			}
 			continue
-		case refused || tries == maxTries:
+		case errors.As(err, &no) || tries == maxTries:
 			return nil, err
 		}
 		tries++
@@ -161,7 +158,7 @@ func (f *Fetcher) patiently(ctx context.Context, q question) ([]byte, error) {
 	}
 }
 
-// ask returns a signed answer, or what the member says in place of one as a refusal; fs.ErrNotExist for 404.
+// ask returns a signed answer. What the member says in place of one is a *mesh.No.
 func (f *Fetcher) ask(ctx context.Context, q question) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, pieceFor)
 	defer cancel()
@@ -170,21 +167,7 @@ func (f *Fetcher) ask(ctx context.Context, q question) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusOK {
-		return f.cfg.Client.ReadSigned(resp, q.most)
-	}
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10))
-	var told refused
-	_ = json.Unmarshal(text, &told)
-	line := fmt.Sprintf("%.300q", told.Error.Message) // a member's own words drive no terminal
-	no := &refusal{resp.StatusCode, told.Error.Code, line[1 : len(line)-1]}
-	if no.message == "" {
-		no.message = fmt.Sprintf("it answers %d", no.status)
-	}
-	if no.status == http.StatusNotFound {
-		return nil, fmt.Errorf("%w: %w", no, fs.ErrNotExist)
-	}
-	return nil, no
+	return f.cfg.Client.ReadGiven(resp, q.most)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

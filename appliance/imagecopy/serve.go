@@ -2,12 +2,9 @@ package imagecopy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
-	"net/http"
-	"strconv"
 	"time"
 
 	"viiwork/appliance/mesh"
@@ -44,84 +41,56 @@ type ServerConfig struct {
 
 // Server gives members the images that were fetched here.
 type Server struct {
-	cfg    ServerConfig
-	pieces chan struct{} // as many as may be in memory
-	table  table
+	*mesh.Giver
+	cfg   ServerConfig
+	table table
 }
 
-// NewServer makes a Server. Its Run must run for anything but papers to be given away.
+// NewServer makes a Server, which answers GET at the package's three paths, for members alone. Its Run must run for anything
+// but papers to be given away.
 func NewServer(c ServerConfig) *Server {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: c, pieces: make(chan struct{}, maxPieces), table: newTable(c)}
+	s := &Server{cfg: c, table: newTable(c)}
+	s.Giver = mesh.NewGiver(mesh.GiveConfig{
+		Verifier: c.Verifier, Member: c.Member, Only: "images are given to living members of a secured mesh only",
+		Within: writeFor, AtOnce: maxPieces, Answer: s.answer,
+	})
+	return s
 }
 
 // Run lays images out until ctx ends, and leaves none of them behind.
 func (s *Server) Run(ctx context.Context) error { return s.table.run(ctx) }
 
-// ServeHTTP answers GET at the package's three paths, for members alone.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	peer, err := s.cfg.Verifier.Check(r)
-	if err != nil {
-		mesh.WriteRefusal(w, err)
-		return
-	}
-	body, err := s.answer(r, peer)
-	if err == nil {
-		rc := http.NewResponseController(w)
-		_ = rc.SetWriteDeadline(time.Now().Add(writeFor))
-		defer func() { _ = rc.SetWriteDeadline(time.Time{}) }() // the connection may serve another request
-		mesh.WriteSigned(w, r, peer, body)
-		return
-	}
-	var no *refusal
-	if !errors.As(err, &no) {
-		no = &refusal{http.StatusInternalServerError, "failed", "it could not answer"}
-	}
-	mesh.WriteError(w, no.status, no.code, no.message)
-}
-
-func (s *Server) answer(r *http.Request, peer mesh.Peer) ([]byte, error) {
-	switch {
-	case !s.cfg.Member(peer.ID):
-		return nil, &refusal{http.StatusForbidden, "not_a_member", "images are given to living members of a secured mesh only"}
-	case r.Method != http.MethodGet:
-		return nil, &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "images are asked for with GET"}
-	}
-	select {
-	case s.pieces <- struct{}{}:
-		defer func() { <-s.pieces }()
-	default:
-		return nil, errBusy
-	}
-	q := r.URL.Query()
-	switch r.URL.Path {
+func (s *Server) answer(a *mesh.Asked) error {
+	digest := a.URL.Query().Get("digest")
+	switch a.URL.Path {
 	case PapersPath:
-		p, _, _, err := s.find(r.Context(), q.Get("digest"))
+		p, _, _, err := s.find(a.Context(), digest)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return json.Marshal(p)
+		return a.GiveJSON(p)
 	case PartsPath:
-		return s.parts(r.Context(), q.Get("digest"))
+		return s.parts(a, digest)
 	}
-	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
-	size, odd := strconv.ParseInt(q.Get("size"), 10, 64)
-	if err != nil || odd != nil || from < 0 || size < 1 || size > maxPiece {
-		return nil, errAsk
+	from, size, ok := a.Piece(maxPiece)
+	if !ok {
+		return errAsk
 	}
-	f, err := s.table.open(q.Get("digest"), q.Get("layer"))
+	f, err := s.table.open(digest, a.URL.Query().Get("layer"))
 	if err != nil {
-		return nil, errNone
+		return errNone
 	}
 	defer f.Close()
 	b := make([]byte, size)
 	n, err := f.ReadAt(b, from)
 	if n == 0 || err != nil && !errors.Is(err, io.EOF) {
-		return nil, errNone
+		return errNone
 	}
-	return b[:n], nil
+	a.Give(b[:n])
+	return nil
 }
 
 // find is an image that was checked here and that Docker still has.
@@ -141,14 +110,14 @@ func (s *Server) find(ctx context.Context, digest string) (papers.Papers, *paper
 }
 
 // parts begins to lay an image out, or tells how far that is.
-func (s *Server) parts(ctx context.Context, digest string) ([]byte, error) {
-	_, image, id, err := s.find(ctx, digest)
+func (s *Server) parts(a *mesh.Asked, digest string) error {
+	_, image, id, err := s.find(a.Context(), digest)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l, err := s.table.of(job{digest: digest, id: id, image: image})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return json.Marshal(l)
+	return a.GiveJSON(l)
 }

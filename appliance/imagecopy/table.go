@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"viiwork/appliance/mesh"
 	"viiwork/images/papers"
 )
 
@@ -66,7 +67,7 @@ func (t *table) of(j job) (laid, error) {
 			t.clear(idleFor)
 		}
 		if len(t.at) >= maxLaid {
-			return laid{}, errBusy
+			return laid{}, mesh.ErrBusy
 		}
 		e = &entry{}
 		t.at[j.digest] = e
@@ -199,5 +200,5 @@ func (t *table) lay(ctx context.Context, j job) ([]papers.Part, error) {
 }
 
 func failed(message string) error {
-	return &refusal{http.StatusServiceUnavailable, "not_to_be_had", message}
+	return &mesh.No{Status: http.StatusServiceUnavailable, Code: "not_to_be_had", Message: message}
 }

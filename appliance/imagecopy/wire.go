@@ -3,6 +3,7 @@ package imagecopy
 import (
 	"net/http"
 
+	"viiwork/appliance/mesh"
 	"viiwork/images"
 	"viiwork/images/papers"
 )
@@ -26,24 +27,7 @@ type laid struct {
 	Bytes int64         `json:"bytes"` // laid out so far
 }
 
-// refusal is an answer that is not what was asked for.
-type refusal struct {
-	status        int
-	code, message string
-}
-
-func (r *refusal) Error() string { return r.message }
-
 var (
-	errAsk  = &refusal{http.StatusBadRequest, "bad_request", "that is no question for an image"}
-	errNone = &refusal{http.StatusNotFound, "not_found", "it has no such image, or has not laid it out"}
-	errBusy = &refusal{http.StatusTooManyRequests, "busy", "it gives as much away as it may at one time"}
+	errAsk  = &mesh.No{Status: http.StatusBadRequest, Code: "bad_request", Message: "that is no question for an image"}
+	errNone = &mesh.No{Status: http.StatusNotFound, Code: "not_found", Message: "it has no such image, or has not laid it out"}
 )
-
-// refused is such an answer's body.
-type refused struct {
-	Error struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
-}

@@ -30,18 +30,9 @@ const (
 
 var errStalled = errors.New("it stopped sending")
 
-// no is a member's error answer.
-type no struct {
-	status  int
-	code    string
-	message string
-}
-
-func (n *no) Error() string { return n.message }
-
-// passes tells whether the member may answer otherwise soon: one that has just started does not know yet who the members are.
-func (n *no) passes() bool {
-	return n.status >= http.StatusInternalServerError || n.code == codeNoMember
+// passes tells whether the member may answer otherwise soon.
+func passes(n *mesh.No) bool {
+	return n.Status >= http.StatusInternalServerError || n.Code == mesh.CodeNoMember
 }
 
 // source asks one member about one model.
@@ -99,7 +90,7 @@ func (s source) signed(ctx context.Context, path string, q url.Values, most int6
 	pause := time.Second
 	for try := 1; ; {
 		b, err := s.once(ctx, path, q, most)
-		var refused *no
+		var no *mesh.No
 		switch {
 		case err == nil:
 			return b, nil
@@ -107,13 +98,13 @@ func (s source) signed(ctx context.Context, path string, q url.Values, most int6
 			return nil, context.Cause(ctx)
 		case errors.Is(err, mesh.ErrForgedAnswer):
 			return nil, err
-		case errors.As(err, &refused) && refused.status == http.StatusTooManyRequests:
+		case errors.Is(err, mesh.ErrBusy):
 			s.waiting()
 			if err := sleep(ctx, waitFull); err != nil {
 				return nil, err
 			}
 			continue
-		case errors.As(err, &refused) && !refused.passes(), try == maxTries:
+		case errors.As(err, &no) && !passes(no), try == maxTries:
 			return nil, err
 		}
 		try++
@@ -142,30 +133,16 @@ func (s source) once(ctx context.Context, path string, q url.Values, most int64)
 		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, refusalOf(resp)
-	}
 	resp.Body = &watched{resp.Body, watchdog}
-	b, err := s.client.ReadSigned(resp, most)
+	b, err := s.client.ReadGiven(resp, most)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
+		return nil, cause
+	}
+	var no *mesh.No
+	if errors.As(err, &no) && no.Status == http.StatusNotFound && no.Code != codeNoModel {
+		no.Message = "its viiwork does not give models away yet: update it"
 	}
 	return b, err
-}
-
-// refusalOf is a member's no. One that knows of no such question is older than this node.
-func refusalOf(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10))
-	var body refused
-	_ = json.Unmarshal(text, &body)
-	n := &no{resp.StatusCode, body.Error.Code, printable(body.Error.Message)}
-	switch {
-	case n.status == http.StatusNotFound && n.code != "model_not_found":
-		n.message = "its viiwork does not give models away yet: update it"
-	case n.message == "":
-		n.message = "it answers " + strconv.Itoa(n.status)
-	}
-	return n
 }
 
 // watched puts the watchdog off as long as bytes come.

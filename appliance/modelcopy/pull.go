@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"viiwork/appliance/mesh"
 )
 
 // pull is one copy.
@@ -241,8 +243,8 @@ func (p *pull) pace(ctx context.Context, n int, began time.Time) {
 
 // ended says how to go on with what was cut off.
 func (p *pull) ended(err error) error {
-	var refused *no
-	if errors.As(err, &refused) && refused.code == errChanged.code {
+	var no *mesh.No
+	if errors.As(err, &no) && no.Code == errChanged.Code {
 		return fmt.Errorf("%w: run the same command again", err)
 	}
 	at := p.told.now()

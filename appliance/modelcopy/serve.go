@@ -2,7 +2,6 @@ package modelcopy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"path/filepath"
@@ -20,6 +19,8 @@ const (
 	maxOffers = 64
 	// offerFor is how long an offer is believed: the owner may take the model out of the configuration, or name another folder.
 	offerFor = time.Minute
+	// codeNoModel tells a node without the model from one whose viiwork knows no such question.
+	codeNoModel = "model_not_found"
 	// writeFor is how long an asker may take for a piece, from which on it is taken for gone.
 	writeFor = 2 * time.Minute
 )
@@ -49,6 +50,7 @@ type ServerConfig struct {
 
 // Server gives models' files to members.
 type Server struct {
+	*mesh.Giver
 	cfg    ServerConfig
 	places places
 	sums   sums
@@ -67,63 +69,38 @@ type offer struct {
 	made  time.Time
 }
 
-// NewServer makes a Server. Its Run must run for anything to be copied to its end.
+// NewServer makes a Server, which answers GET at the package's three paths, for members alone. Its Run must run for anything
+// to be copied to its end.
 func NewServer(c ServerConfig) *Server {
 	s := &Server{cfg: c, sums: newSums(c.Busy), pieces: make(chan []byte, maxPieces), lists: make(chan struct{}, 1), offers: map[string]offer{}}
 	for range maxPieces {
 		s.pieces <- nil // made when it is needed
 	}
+	s.Giver = mesh.NewGiver(mesh.GiveConfig{
+		Verifier: c.Verifier, Member: c.Member, Only: "models are given to members of the mesh only", Within: writeFor, Answer: s.answer,
+	})
 	return s
 }
 
 // Run reads files for their SHA-256 until ctx ends.
 func (s *Server) Run(ctx context.Context) error { return s.sums.run(ctx) }
 
-// codeNoMember is the code of a refusal that may pass.
-const codeNoMember = "not_a_member"
-
-// refusal is an answer that is not what was asked for.
-type refusal struct {
-	status        int
-	code, message string
-}
-
-func (r *refusal) Error() string { return r.message }
-
 var (
-	errChanged = &refusal{http.StatusConflict, "file_changed", "the file is another one now: begin anew"}
-	errFull    = &refusal{http.StatusTooManyRequests, "busy", "it gives as many models away as it may at one time"}
-	errAsk     = &refusal{http.StatusBadRequest, "bad_request", "that is no question for a model's files"}
+	errChanged = &mesh.No{Status: http.StatusConflict, Code: "file_changed", Message: "the file is another one now: begin anew"}
+	errFull    = &mesh.No{Status: http.StatusTooManyRequests, Code: "busy", Message: "it gives as many models away as it may at one time"}
+	errAsk     = &mesh.No{Status: http.StatusBadRequest, Code: "bad_request", Message: "that is no question for a model's files"}
 )
 
-// ServeHTTP answers GET at the package's three paths, for members alone.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	peer, err := s.cfg.Verifier.Check(r)
-	if err != nil {
-		mesh.WriteRefusal(w, err)
-		return
-	}
-	if err := s.answer(w, r, peer); err != nil {
-		writeRefusal(w, err)
-	}
-}
-
-// answer returns an error if it has written nothing.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, peer mesh.Peer) error {
-	q := r.URL.Query()
+func (s *Server) answer(a *mesh.Asked) error {
+	q := a.URL.Query()
 	model := q.Get("model")
 	switch {
-	case !s.cfg.Member(peer.ID):
-		return &refusal{http.StatusForbidden, codeNoMember, "models are given to members of the mesh only"}
-	case r.Method != http.MethodGet:
-		w.Header().Set("Allow", http.MethodGet)
-		return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "a model's files are asked for with GET"}
 	case model == "" || len(model) > 2*maxName:
 		return errAsk
-	case r.URL.Path == ListPath:
-		return s.list(w, r, peer, model)
+	case a.URL.Path == ListPath:
+		return s.list(a, model)
 	}
-	o, err := s.offer(r.Context(), model, false)
+	o, err := s.offer(a.Context(), model, false)
 	if err != nil {
 		return err
 	}
@@ -132,23 +109,22 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, peer mesh.Peer) 
 		return errAsk
 	}
 	if o.Files[n].Tag != q.Get("tag") {
-		if o, err = s.offer(r.Context(), model, true); err != nil || n >= len(o.Files) || o.Files[n].Tag != q.Get("tag") {
+		if o, err = s.offer(a.Context(), model, true); err != nil || n >= len(o.Files) || o.Files[n].Tag != q.Get("tag") {
 			return errChanged
 		}
 	}
-	key := peer.ID + " " + model
-	switch r.URL.Path {
+	key := a.Peer.ID + " " + model
+	switch a.URL.Path {
 	case PiecePath:
-		from, err := strconv.ParseInt(q.Get("from"), 10, 64)
-		size, odd := strconv.ParseInt(q.Get("size"), 10, 64)
-		if err != nil || odd != nil || from < 0 || from >= o.Files[n].Size || size < 1 || size > maxPiece {
+		from, size, ok := a.Piece(maxPiece)
+		if !ok || from >= o.Files[n].Size {
 			return errAsk
 		}
 		if !s.places.take(key) {
 			return errFull
 		}
 		_, _ = s.sums.of(o.dir, o.paths[n], o.Files[n].Tag) // begins it, so that it goes on beside the copy
-		return s.piece(w, r, peer, asked{o, n, from, size})
+		return s.piece(a, piece{o, n, from, size})
 	case SumPath:
 		text, err := s.sums.of(o.dir, o.paths[n], o.Files[n].Tag)
 		if err != nil {
@@ -157,25 +133,25 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, peer mesh.Peer) 
 		if text != "" && n == len(o.Files)-1 {
 			s.places.give(key)
 		}
-		return writeSigned(w, r, peer, summed{text})
+		return a.GiveJSON(summed{text})
 	}
 	return errAsk
 }
 
-// asked is a piece: of the n-th file of an offer, from there on, and of so many bytes at most.
-type asked struct {
+// piece is one of the n-th file of an offer, from there on, and of so many bytes at most.
+type piece struct {
 	offer
 	n    int
 	from int64
 	size int64
 }
 
-func (s *Server) list(w http.ResponseWriter, r *http.Request, peer mesh.Peer, model string) error {
-	o, err := s.offer(r.Context(), model, true)
+func (s *Server) list(a *mesh.Asked, model string) error {
+	o, err := s.offer(a.Context(), model, true)
 	if err != nil {
 		return err
 	}
-	return writeSigned(w, r, peer, o.listed)
+	return a.GiveJSON(o.listed)
 }
 
 // offer is what was told of a model, or, anew, what is to be told now.
@@ -195,9 +171,9 @@ func (s *Server) offer(ctx context.Context, model string, anew bool) (offer, err
 	o, err := s.look(ctx, model)
 	switch {
 	case errors.Is(err, ErrNone):
-		return offer{}, &refusal{http.StatusNotFound, "model_not_found", "it has no model and no file below its models_dir of that name"}
+		return offer{}, &mesh.No{Status: http.StatusNotFound, Code: codeNoModel, Message: "it has no model and no file below its models_dir of that name"}
 	case err != nil:
-		return offer{}, &refusal{http.StatusConflict, "not_to_be_had", err.Error()}
+		return offer{}, &mesh.No{Status: http.StatusConflict, Code: "not_to_be_had", Message: err.Error()}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,53 +218,33 @@ func (s *Server) look(ctx context.Context, model string) (offer, error) {
 }
 
 // piece sends one. It has a place among those in memory until it has gone.
-func (s *Server) piece(w http.ResponseWriter, r *http.Request, peer mesh.Peer, a asked) error {
+func (s *Server) piece(a *mesh.Asked, p piece) error {
 	var buf []byte
 	select {
 	case buf = <-s.pieces:
 		defer func() { s.pieces <- buf }()
-	case <-r.Context().Done():
+	case <-a.Context().Done():
 		return errFull
 	}
 	if buf == nil {
 		buf = make([]byte, maxPiece)
 	}
 	began := time.Now()
-	f, info, err := openBelow(a.dir, a.paths[a.n])
+	f, info, err := openBelow(p.dir, p.paths[p.n])
 	if err != nil {
 		return errChanged
 	}
 	defer f.Close()
-	want := a.Files[a.n]
-	n := min(a.size, want.Size-a.from)
+	want := p.Files[p.n]
+	n := min(p.size, want.Size-p.from)
 	if tagOf(info) != want.Tag {
 		return errChanged
 	}
-	if _, err := f.ReadAt(buf[:n], a.from); err != nil {
+	if _, err := f.ReadAt(buf[:n], p.from); err != nil {
 		return errChanged
 	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetWriteDeadline(time.Now().Add(writeFor))
-	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }() // the connection may serve another request
-	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
-	mesh.WriteSigned(w, r, peer, buf[:n])
-	rest(r.Context(), s.cfg.Busy, time.Since(began)) // before the answer ends, and with it the next question comes
+	a.W.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	a.Give(buf[:n])
+	rest(a.Context(), s.cfg.Busy, time.Since(began)) // before the answer ends, and with it the next question comes
 	return nil
-}
-
-func writeSigned(w http.ResponseWriter, r *http.Request, peer mesh.Peer, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	mesh.WriteSigned(w, r, peer, text)
-	return nil
-}
-
-func writeRefusal(w http.ResponseWriter, err error) {
-	var no *refusal
-	if !errors.As(err, &no) {
-		no = &refusal{http.StatusInternalServerError, "failed", "it could not answer"}
-	}
-	mesh.WriteError(w, no.status, no.code, no.message)
 }

@@ -29,7 +29,6 @@ const (
 	// maxFile is the largest file taken for one: no model published has a tenth of it.
 	maxFile = 16 << 40
 	maxName = 200 // bytes
-	maxText = 300 // bytes of a member's own words that are shown
 )
 
 // listed is a model's files as the server tells of them: the shards in their order, then the projector if it has one.
@@ -51,14 +50,6 @@ type file struct {
 // summed is the answer to a question for a SHA-256.
 type summed struct {
 	SHA256 string `json:"sha256"` // hexadecimal; "" = it is not known yet
-}
-
-// refused is an error answer.
-type refused struct {
-	Error struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
 }
 
 var (
@@ -141,18 +132,4 @@ func (l listed) rename(as string) listed {
 	}
 	l.Files = files
 	return l
-}
-
-// printable is a member's own text in one line that drives no terminal.
-func printable(text string) string {
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, text)
-	if len(clean) > maxText {
-		clean = strings.ToValidUTF8(clean[:maxText], "") + "…"
-	}
-	return clean
 }

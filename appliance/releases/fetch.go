@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"strconv"
 	"sync"
@@ -135,7 +134,7 @@ func (p *pieces) next(want int64) ([]byte, error) {
 		switch {
 		case err == nil && int64(len(b)) != want:
 			return nil, fmt.Errorf("%d bytes came in place of %d", len(b), want)
-		case !errors.Is(err, errBusy) || try == busyMost:
+		case !errors.Is(err, mesh.ErrBusy) || try == busyMost:
 			return b, err
 		}
 		select {
@@ -146,20 +145,12 @@ func (p *pieces) next(want int64) ([]byte, error) {
 	}
 }
 
-// ask returns a signed answer, fs.ErrNotExist or errBusy.
+// ask returns a signed answer. What the member says in place of one is a *mesh.No.
 func (f *Fetcher) ask(ctx context.Context, m mesh.Member, path string, q url.Values, most int64) ([]byte, error) {
 	resp, err := f.cfg.Client.Get(ctx, m, path, q)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-		return f.cfg.Client.ReadSigned(resp, most)
-	case http.StatusNotFound:
-		return nil, fs.ErrNotExist
-	case http.StatusTooManyRequests:
-		return nil, errBusy
-	}
-	return nil, fmt.Errorf("it answered %d", resp.StatusCode)
+	return f.cfg.Client.ReadGiven(resp, most)
 }

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/images/papers"
 )
 
-const (
-	maxPieces = 2 // in memory at one time
-	writeFor  = time.Minute
-)
+// maxPieces is how many are in memory at one time.
+const maxPieces = 2
 
 // Saver is Docker, which alone can read an image's layers.
 type Saver interface {
@@ -55,7 +52,7 @@ func NewServer(c ServerConfig) *Server {
 	s := &Server{cfg: c, table: newTable(c)}
 	s.Giver = mesh.NewGiver(mesh.GiveConfig{
 		Verifier: c.Verifier, Member: c.Member, Only: "images are given to living members of a secured mesh only",
-		Within: writeFor, AtOnce: maxPieces, Answer: s.answer,
+		AtOnce: maxPieces, Answer: s.answer,
 	})
 	return s
 }

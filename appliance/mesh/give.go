@@ -31,7 +31,6 @@ type GiveConfig struct {
 	Verifier *Verifier
 	Member   func(id string) bool // tells whether a living member of the mesh has the id
 	Only     string               // what those are told who are no members
-	Within   time.Duration        // who asks may take so long for an answer, from which on it is taken for gone
 	AtOnce   int                  // questions that are answered at one time, with the bytes that are on their way; 0 = any number
 	// Answer gives what was asked for, or returns an error and has given nothing. Only a *No is told in its own words.
 	Answer func(*Asked) error
@@ -67,7 +66,7 @@ func (g *Giver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteRefusal(w, err)
 		return
 	}
-	err = g.answer(&Asked{Request: r, Peer: peer, W: w, within: g.cfg.Within})
+	err = g.answer(&Asked{Request: r, Peer: peer, W: w})
 	if err == nil {
 		return
 	}
@@ -104,17 +103,10 @@ type Asked struct {
 	*http.Request
 	Peer Peer
 	W    http.ResponseWriter // for headers of the answer
-
-	within time.Duration
 }
 
-// Give answers with body, signed. It returns when that has gone, or whoever asked is taken for gone.
-func (a *Asked) Give(body []byte) {
-	rc := http.NewResponseController(a.W)
-	_ = rc.SetWriteDeadline(time.Now().Add(a.within))       // an in-memory server has none to set
-	defer func() { _ = rc.SetWriteDeadline(time.Time{}) }() // the connection may serve another request
-	WriteSigned(a.W, a.Request, a.Peer, body)
-}
+// Give answers with body, as [WriteSigned] does.
+func (a *Asked) Give(body []byte) { WriteSigned(a.W, a.Request, a.Peer, body) }
 
 // GiveJSON answers with v, signed.
 func (a *Asked) GiveJSON(v any) error {

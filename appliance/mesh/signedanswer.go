@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 )
 
 // ErrForgedAnswer is an answer that the member did not make, or not to this request.
@@ -45,10 +46,16 @@ func (c *Client) ReadSigned(resp *http.Response, most int64) ([]byte, error) {
 	return body, nil
 }
 
-// WriteSigned answers a request that has passed [Verifier.Check], so that who asked can tell who answered.
+// takenWithin is how long who asked may take for a signed answer, which is whole in memory: the largest are some MiB.
+const takenWithin = 2 * time.Minute
+
+// WriteSigned answers a request that has passed [Verifier.Check], so that who asked can tell who answered. One that does not take
+// the answer in time is taken for gone, and its connection closed. That holds for the last bytes, too, which go when the handler has
+// returned: the server takes the time back itself before another request comes by the connection.
 func WriteSigned(w http.ResponseWriter, req *http.Request, peer Peer, body []byte) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set(headerSignature, encoding.EncodeToString(answerSignature(peer.key, req, body)))
-	_, _ = w.Write(body) // the sender may have gone
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(takenWithin)) // an in-memory server has none to set
+	_, _ = w.Write(body)                                                            // the sender may have gone
 }

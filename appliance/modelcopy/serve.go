@@ -21,8 +21,6 @@ const (
 	offerFor = time.Minute
 	// codeNoModel tells a node without the model from one whose viiwork knows no such question.
 	codeNoModel = "model_not_found"
-	// writeFor is how long an asker may take for a piece, from which on it is taken for gone.
-	writeFor = 2 * time.Minute
 )
 
 // Source is where a model's files are on this machine. Paths are below Dir, of which nothing outside is opened.
@@ -77,7 +75,7 @@ func NewServer(c ServerConfig) *Server {
 		s.pieces <- nil // made when it is needed
 	}
 	s.Giver = mesh.NewGiver(mesh.GiveConfig{
-		Verifier: c.Verifier, Member: c.Member, Only: "models are given to members of the mesh only", Within: writeFor, Answer: s.answer,
+		Verifier: c.Verifier, Member: c.Member, Only: "models are given to members of the mesh only", Answer: s.answer,
 	})
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/update"
@@ -20,7 +19,6 @@ const (
 	maxPiece  = 1 << 20 // bytes that are asked for at one time: a userspace network takes memory for what is under way
 	maxList   = 8 << 20 // bytes of an answer to ListPath
 	maxPieces = 2       // in memory at one time
-	writeFor  = time.Minute
 )
 
 // ServerConfig is what a Server is made of.
@@ -41,7 +39,7 @@ func NewServer(c ServerConfig) *Server {
 	s := &Server{shelf: c.Shelf}
 	s.Giver = mesh.NewGiver(mesh.GiveConfig{
 		Verifier: c.Verifier, Member: c.Member, Only: "releases are given to members of the mesh only",
-		Within: writeFor, AtOnce: maxPieces, Answer: s.answer,
+		AtOnce: maxPieces, Answer: s.answer,
 	})
 	return s
 }

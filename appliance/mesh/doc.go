@@ -7,8 +7,9 @@
 // they say into the [Table]; a [Client] carries one request to one member; a [Desk] lends this node's seats to members
 // that ask for one before they forward a request; a [Register] knows which backend, here or at a member, holds how much
 // of which conversation; a [SessionKey] is what sessions and prompts are told with, the latter as a chain of [Link]s;
-// [Aliases] are the names that the whole mesh has for models, which a [Herald] keeps the same everywhere; a [JoinCode] is
-// what a new machine needs to come in.
+// [Aliases] are the names that the whole mesh has for models, which a [Herald] keeps the same everywhere; a [Giver] answers
+// members alone when they ask for what other rooms have, of which it bounds how much is on its way; a [JoinCode] is what a new
+// machine needs to come in.
 //
 // It promises: a request that was altered, replayed, meant for another node or signed with another secret is refused
 // before its body is read; what a node last said about itself is worth nothing after 3 s of silence, measured by this

@@ -94,7 +94,7 @@ func For(client string, mesh Mesh, model string, getenv func(string) string) (Se
 // choose finds the model by name; without one it takes that with the longest context, the first by name among equals.
 func choose(models []Model, name string) (Model, error) {
 	if len(models) == 0 {
-		return Model{}, fmt.Errorf("the mesh serves no model yet: see 'viiwork models'")
+		return Model{}, fmt.Errorf("the mesh serves no model yet: see 'viiwork models --mesh'")
 	}
 	if name == "" {
 		return slices.MaxFunc(models, func(a, b Model) int {
@@ -107,7 +107,7 @@ func choose(models []Model, name string) (Model, error) {
 	if i := slices.IndexFunc(models, func(m Model) bool { return m.ID == name }); i >= 0 {
 		return models[i], nil
 	}
-	return Model{}, fmt.Errorf("the mesh has no model %q: 'viiwork models' lists them", name)
+	return Model{}, fmt.Errorf("the mesh has no model and no alias %q: 'viiwork models --mesh' and 'viiwork alias ls' list them", name)
 }
 
 // output is what an answer may take of a context: prompt and answer share a slot, and agents need most of it for the

@@ -36,7 +36,7 @@ func Migrate(name string, data []byte) (Migration, error) {
 		return Migration{}, Faults{*fault}
 	}
 	if versionOne(name, root) == nil {
-		return Migration{}, Faults{{File: name, Line: 1, Column: 1, Message: "this is no file of viiwork 1: it has no server, model, gpus, backend, balancer or peers at the top level"}}
+		return Migration{}, Faults{{File: name, Line: 1, Column: 1, Message: "this is no file of viiwork 1: it has no server, model, gpus, backend, balancer or peers at the top level; one of viiwork 2 needs no rewriting: 'viiwork config validate' tells what in it is to be changed"}}
 	}
 	m := mover{file: name, written: map[string]*yaml.Node{}, list: &faultList{}}
 	m.flatten(root, "")
@@ -204,7 +204,9 @@ func (m *mover) peers(c *Config) {
 	if m.written["peers.hosts"] != nil {
 		m.look("peers.hosts", "became mesh.seeds, without the ports and this machine's own; machines of one network find each other without")
 	}
-	m.look("mesh", "version 1 had no secret: set VIIWORK_MESH_SECRET on every machine (openssl rand -base64 32), or mesh.open: true")
+	if m.written["peers.gossip.secret_env"] == nil { // else it is told there
+		m.look("mesh", "the old file names no secret: set VIIWORK_MESH_SECRET on every machine (openssl rand -base64 32), or mesh.open: true")
+	}
 }
 
 // served is the model: its file, its name, and what each slot gets.

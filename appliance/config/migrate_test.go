@@ -59,7 +59,7 @@ func TestFileOfVersionOneIsRewritten(t *testing.T) {
 			t.Errorf("%+v is not explained", l)
 		}
 	}
-	for _, key := range []string{"server.mesh_port", "model.context_size", "gpus.base_port", "health.timeout", "health.max_failures", "balancer", "peers.hosts", "peers.gossip.port", "cost", "pipelines", "novelty", "mesh"} {
+	for _, key := range []string{"server.mesh_port", "model.context_size", "gpus.base_port", "health.timeout", "health.max_failures", "balancer", "peers.hosts", "peers.gossip.port", "cost", "pipelines", "novelty", "peers.gossip.secret_env"} {
 		if !slices.Contains(left, key) {
 			t.Errorf("%s is not mentioned: %v", key, left)
 		}
@@ -81,11 +81,14 @@ func TestShortFileOfVersionOneGetsItsDefaults(t *testing.T) {
 	if !slices.ContainsFunc(m.Left, func(l config.Left) bool { return l.Key == "server.port" && strings.Contains(l.Why, "8080") }) {
 		t.Errorf("the other port is not mentioned: %v", m.Left)
 	}
+	if !slices.ContainsFunc(m.Left, func(l config.Left) bool { return l.Key == "mesh" && strings.Contains(l.Why, "VIIWORK_MESH_SECRET") }) {
+		t.Errorf("that the mesh needs a secret is not mentioned: %v", m.Left)
+	}
 }
 
 func TestOnlyAReadableFileOfVersionOneIsRewritten(t *testing.T) {
 	for text, want := range map[string]string{
-		"node: {name: a}\n": "no file of viiwork 1",
+		"node: {name: a}\n": "one of viiwork 2 needs no rewriting",
 		"model: [\n":        "old.yaml:",
 		"server: {port: many}\nmodel: {path: a.gguf}\n": "old.yaml:1:16: server.port: version 1 would not have read this: want a whole number",
 		"server: {}\n": "model.path: missing",

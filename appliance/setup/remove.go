@@ -50,8 +50,18 @@ func (u Uninstall) state(l *Leave) {
 		return
 	}
 	l.Goes = append(l.Goes, Removal{dir + ", keys, aliases and caches", func(context.Context) error {
-		return os.RemoveAll(u.Machine.at(dir))
+		return emptied(u.Machine.at(dir))
 	}})
+}
+
+// emptied removes a folder and all that is in it. One whose place is not this user's stays, empty: a mount, as in a node's
+// container, or a folder that root made for the node.
+func emptied(dir string) error {
+	err := os.RemoveAll(dir)
+	if entries, unread := os.ReadDir(dir); unread == nil && len(entries) == 0 {
+		return nil
+	}
+	return err
 }
 
 // keepState is a reason not to remove the state directory: a slip in node.state_dir must not cost an owner a home or the

@@ -24,9 +24,9 @@ func checkConfig(cfg *config.Config, env Probe) Check {
 		return fault(Fail, id, [3]string{
 			fmt.Sprintf("%s cannot be used as it is", env.ConfigPath), faults.Error(), "mend the named lines, then 'viiwork config validate'"})
 	case env.ConfigErr != nil:
-		return fault(Fail, id, [3]string{"there is no configuration to read", env.ConfigErr.Error(), "write a viiwork.yaml, or name yours with --config"})
+		return fault(Fail, id, [3]string{"there is no configuration to read", env.ConfigErr.Error(), "set this machine up with 'viiwork init', or name your viiwork.yaml with --config"})
 	case cfg == nil:
-		return fault(Fail, id, [3]string{"there is no configuration", "none was given", "write a viiwork.yaml, or name yours with --config"})
+		return fault(Fail, id, [3]string{"there is no configuration", "none was given", "set this machine up with 'viiwork init', or name your viiwork.yaml with --config"})
 	}
 	if warnings := cfg.Warnings(); len(warnings) > 0 {
 		return fault(Warn, id, [3]string{env.ConfigPath + " is valid, with a doubt", strings.Join(warnings, "\n"), "see docs/config.md for the names there are"})

@@ -27,7 +27,7 @@ type Rollout struct {
 	Lead    string    `json:"lead"`          // name of the node that leads
 	Led     bool      `json:"led"`           // that one is there and has the lock of the mesh
 	Auto    bool      `json:"auto"`          // nobody asked for it
-	Begun   time.Time `json:"begun"`
+	Begun   time.Time `json:"begun,omitzero"`
 	// A person ended it: when, and by the word of which node. The member at hand finishes all the same.
 	StoppedAt time.Time       `json:"stopped_at,omitzero"`
 	StoppedBy string          `json:"stopped_by,omitempty"`

@@ -117,15 +117,16 @@ func (c *cli) updateBox(ctx context.Context, f updateFlags) (done bool, err erro
 	if f.patience > 0 {
 		o.Patience = f.patience
 	}
-	question := fmt.Sprintf("go back from %s to the version before?", o.From)
+	question, unasked := fmt.Sprintf("go back from %s to the version before?", o.From), "give --yes"
 	if !f.rollback {
+		unasked = "give --yes, or --check to look only"
 		u := &updating{c: c, flags: f, cfg: cfg, path: path, from: o.From, node: c.nodeOf(cfg)}
 		if o.Release, err = u.find(ctx); err != nil || o.Release == nil {
 			return true, err
 		}
 		question = fmt.Sprintf("replace the container %s, which runs %s, by one of %s?", home.Name, o.From, o.Release.Version())
 	}
-	yes, err := c.ask(ctx, question, "give --yes, or --check to look only")
+	yes, err := c.ask(ctx, question, unasked)
 	if err == nil && !yes {
 		err = errUnwanted
 	}

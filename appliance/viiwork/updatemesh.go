@@ -183,7 +183,9 @@ func (c *cli) stopAt(ctx context.Context, n *node, asJSON bool) error {
 		return err
 	case now.Stage == "running":
 		return c.followMesh(ctx, n, f)
-	case now.Version == "" && !asJSON:
+	case now.Version == "" && asJSON:
+		return c.printJSON(now)
+	case now.Version == "":
 		return c.print(bytes.NewBufferString("no version is being rolled out\n"))
 	}
 	c.note("no version is being rolled out; the last one:")

@@ -162,8 +162,12 @@ func TestUpdateOfTheMeshIsEnded(t *testing.T) {
 				t.Errorf("%v, printed %s", err, out.String())
 			}
 			out.Reset()
+			said.Reset()
 			if err := c0.stopAt(context.Background(), led(t, c.states...), true); err != nil || !json.Valid(out.Bytes()) {
 				t.Errorf("%v, printed %s", err, out.String())
+			}
+			if name == "none" && (said.Len() > 0 || strings.Contains(out.String(), "begun")) {
+				t.Errorf("of none it told %s%s", said.String(), out.String())
 			}
 		})
 	}

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"viiwork/appliance/config"
 )
 
 // portsFree asks before anything is made whether the ports from first on can be had.
@@ -89,21 +91,21 @@ func (c *cli) furnishDemo(ctx context.Context, o demoOptions, dir string) (*demo
 		m.nodes = append(m.nodes, d)
 	}
 	m.environ = demoEnviron(c.Environ)
+	secret := make([]byte, 32)
+	rand.Read(secret)
+	m.secret = base64.StdEncoding.EncodeToString(secret)
 	return m, nil
 }
 
-// demoEnviron is what the nodes see: nothing that is meant for a real node or its tailnet may bend the demo. Their
-// secret is nowhere else.
+// demoEnviron is what the nodes see: nothing that is meant for a real node or its tailnet may bend the demo.
 func demoEnviron(environ []string) []string {
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	clean := slices.DeleteFunc(slices.Clone(environ), func(e string) bool {
+	return slices.DeleteFunc(slices.Clone(environ), func(e string) bool {
 		return strings.HasPrefix(e, "VIIWORK_") || strings.HasPrefix(e, "TS_")
 	})
-	return append(clean, "VIIWORK_MESH_SECRET="+base64.StdEncoding.EncodeToString(secret))
 }
 
-// configure writes the configuration that an owner would have written for node i.
+// configure writes the configuration that an owner would have written for node i, and the mesh's secret beside it: so any
+// command that is given the one, in any terminal, knows the other.
 func (m *demoMesh) configure(i int) error {
 	d := m.nodes[i]
 	yaml := fmt.Sprintf("node: {name: %s, state_dir: state, drain: 2s}\n", d.name) + m.place(i) + "kv_share: {store: 1GiB}\nmodels:\n"
@@ -115,8 +117,11 @@ func (m *demoMesh) configure(i int) error {
     llamacpp: {runner: %s, %s: %s, prompt_cache: 64MiB, threads: %d}
 `, name, quoted(m.model.path), m.model.context, m.engine.runner, m.engine.key, quoted(m.engine.value), max(1, runtime.NumCPU()/len(m.nodes)))
 	}
-	if err := os.WriteFile(d.config(), []byte(yaml), 0o600); err != nil {
-		return fmt.Errorf("writing the configuration of %s: %w: choose another place with --dir", d.name, err)
+	env := "VIIWORK_MESH_SECRET=" + m.secret + "\n"
+	for path, text := range map[string]string{d.config(): yaml, filepath.Join(d.dir, config.BesideName): env} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return fmt.Errorf("writing the configuration of %s: %w: choose another place with --dir", d.name, err)
+		}
 	}
 	return nil
 }

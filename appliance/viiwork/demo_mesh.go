@@ -21,6 +21,7 @@ type demoMesh struct {
 	model   demoModel
 	program string // this one
 	environ []string
+	secret  string // of the mesh
 	nodes   []*demoNode
 	control string // tailnet: URL of the control server
 	gossip  []int  // lan: port of each node

@@ -6,10 +6,12 @@ import (
 
 const completionHelp = `Prints a completion script.
 
-  bash        source <(viiwork completion bash)
-  zsh         viiwork completion zsh > "${fpath[1]}/_viiwork"
-  fish        viiwork completion fish > ~/.config/fish/completions/viiwork.fish
-  powershell  viiwork completion powershell | Out-String | Invoke-Expression`
+  bash        source <(viiwork completion bash)        (the package bash-completion must be installed)
+  zsh         viiwork completion zsh > "${fpath[1]}/_viiwork"   (after 'autoload -U compinit && compinit')
+  fish        viiwork completion fish > ~/.config/fish/completions/viiwork.fish   (make the folder if it is missing)
+  powershell  viiwork completion powershell | Out-String | Invoke-Expression
+
+The line for bash or powershell goes into the shell's own start file; the files of zsh and fish are found by the next shell.`
 
 func (c *cli) completionCommand() *cobra.Command {
 	return &cobra.Command{

@@ -37,6 +37,9 @@ func TestComposeKeepsWhatTheNodeCountsOn(t *testing.T) {
 	if s.NetworkMode != "host" || s.User == "" || len(s.GroupAdd) != 1 || !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || s.Privileged {
 		t.Errorf("%+v", s)
 	}
+	if !slices.Contains(s.Volumes, "./:/etc/viiwork:ro") {
+		t.Errorf("an edit of viiwork.yaml is not seen, or more than seen, by %v", s.Volumes)
+	}
 	found := map[string]bool{}
 	for _, volume := range s.Volumes {
 		for _, key := range []string{"VIIWORK_STATE_DIR", "VIIWORK_MODELS_DIR", dockerSocket} {

@@ -255,12 +255,17 @@ func (r *run) seenBy(ctx context.Context, name string, wrong func(string, status
 	if err := r.get(ctx, name, "/v1/cluster", &seen); err != nil {
 		return fmt.Sprintf("asking %s: %v", name, err)
 	}
-	for _, m := range seen.Members {
-		if m.Name == r.cfg.Node {
-			return wrong(name, seen, m)
+	// A machine that was set up anew is another node to the mesh, which remembers the one before under the same name.
+	var self *status.Member
+	for i, m := range seen.Members {
+		if m.Name == r.cfg.Node && (self == nil || self.State == "left" || self.State == "failed") {
+			self = &seen.Members[i]
 		}
 	}
-	return name + " does not know this node"
+	if self == nil {
+		return name + " does not know this node"
+	}
+	return wrong(name, seen, *self)
 }
 
 // ready waits until a backend of the model serves.

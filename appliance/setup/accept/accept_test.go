@@ -46,6 +46,8 @@ func TestWhatIsWrongIsTheDetail(t *testing.T) {
 	stale, nameless, half := seen, seen, seen
 	stale.Members = []status.Member{member("cellar", "alive", 0), member("attic", "silent", -1)}
 	nameless.Models = nil
+	anew := seen
+	anew.Members = []status.Member{member("cellar", "alive", 0), member("attic", "left", -1), member("attic", "alive", 200), member("attic", "failed", -1)}
 	half.Warnings = []status.Warning{{ID: "gossip-udp", Text: "attic (192.0.2.1) is reached by TCP and not by UDP: it may be taken for dead"}}
 	failed := own
 	failed.Models = []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "failed", Error: "out of memory"}}}}
@@ -64,6 +66,7 @@ func TestWhatIsWrongIsTheDetail(t *testing.T) {
 		"alone":           {map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}}, false, "joined", accept.Skip, "no other node"},
 		"kept out":        {map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}}, true, "joined", accept.Fail, "is the secret the same"},
 		"seen":            {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": seen}, true, "ports", accept.Pass, "reached by cellar"},
+		"set up anew":     {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": anew}, true, "ports", accept.Pass, "reached by cellar"},
 		"a shut port":     {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": stale}, true, "ports", accept.Fail, "does not follow its API at 192.0.2.1:8086"},
 		"half the gossip": {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": half}, true, "ports", accept.Fail, "not by UDP"},
 		"a model unseen":  {map[string]any{"/v1/status": own, "/v1/cluster": both, "/api/members/cellar/v1/cluster": nameless}, true, "joined", accept.Fail, "cellar does not list m here"},

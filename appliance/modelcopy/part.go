@@ -220,8 +220,10 @@ func written(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("writing the file: %w: make room, and run the same command again; it goes on from there", err)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("writing the file: %w: let the node's user write there, or name another folder with --to", err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("writing the file: %w: the service or the container has it read-only: let it write there (docs/models.md), or name another folder with --to", err)
 	}
 	return fmt.Errorf("writing the file: %w", err)
 }

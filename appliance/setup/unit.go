@@ -92,6 +92,8 @@ func (m Machine) harden(say func(string, ...any), l Layout, cfg config.Config) {
 	say("Environment=%s", unitWord("HOME="+cfg.Node.StateDir))
 	say("ProtectSystem=strict")
 	say("ReadWritePaths=-%s", unitPath(l.Prefix))
+	say("# Where 'viiwork models pull' puts copies.")
+	say("ReadWritePaths=%s", unitWord("-"+cfg.ModelsDir))
 	for _, line := range []string{
 		"ProtectHome=read-only", "ProtectHostname=yes", "ProtectKernelLogs=yes", "ProtectControlGroups=yes",
 		"RestrictSUIDSGID=yes", "RestrictRealtime=yes", "RestrictNamespaces=yes", "LockPersonality=yes",

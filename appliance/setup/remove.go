@@ -96,7 +96,7 @@ func (u Uninstall) keepState() string {
 		return ""
 	}
 	for _, e := range entries {
-		if !slices.Contains(ofNodes, e.Name()) {
+		if !ofNode(e.Name()) {
 			return filepath.Join(dir, e.Name()) + " was not put there by a node, remove the rest by hand"
 		}
 	}
@@ -108,6 +108,16 @@ var ofNodes = []string{
 	"aliases.json", "before-update", "calibration.json", "engines", "handover.json", "history", "image-layers", "image-papers", "images.json",
 	"kv", "lock", "meshlock.json", "missing", "rates.json", "releases", "secret", "serf", "session-key", "slots", "spool", "swap", "trust",
 	"tsnode", "update.json", "viiwork.sock", ".cache", ".config", ".new-before-update", ".nv",
+}
+
+// halfWritten is a file that gets its name once it is whole: a node that runs may be at one, and one that was killed leaves it.
+var halfWritten = regexp.MustCompile(`^\.([a-z.-]+)-[0-9]+$`)
+
+func ofNode(name string) bool {
+	if m := halfWritten.FindStringSubmatch(name); m != nil {
+		return m[1] == "viiwork-doctor" || slices.Contains(ofNodes, m[1]) || slices.Contains(ofNodes, m[1]+".json")
+	}
+	return slices.Contains(ofNodes, name)
 }
 
 // holds reports whether path lies in a folder. Folders are compared as such, since one folder has many names: by links,

@@ -247,3 +247,23 @@ func TestRecordedEnginesEndAndOthersDoNot(t *testing.T) {
 		t.Errorf("another process ended: %v", err)
 	}
 }
+
+// TestAHalfWrittenFileOfANodeIsANodesOwn: one that runs is always writing something, and a kill leaves what it wrote.
+func TestAHalfWrittenFileOfANodeIsANodesOwn(t *testing.T) {
+	for file, goes := range map[string]bool{
+		".meshlock.json-1523472186": true, ".rates-7": true, ".viiwork-doctor-7": true, ".mine-7": false, ".rates-mine": false, ".rates-7.txt": false,
+	} {
+		t.Run(file, func(t *testing.T) {
+			root, u := installed(t, new([]string))
+			u.Config.Node.StateDir = "/var/lib/state" // no folder of that name is taken for a node's whatever is in it
+			state := filepath.Join(root, "var/lib/state")
+			if err := errors.Join(os.Rename(filepath.Join(root, "var/lib/viiwork"), state), os.WriteFile(filepath.Join(state, file), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			u.Survey(t.Context()).Remove(t.Context(), said(t))
+			if _, err := os.Stat(state); (err != nil) != goes {
+				t.Errorf("gone: %v, %v", err != nil, u.Survey(t.Context()).Stays)
+			}
+		})
+	}
+}

@@ -121,6 +121,9 @@ func TestAManagerThatReadsNoMoreHoldsNothingUp(t *testing.T) {
 		})
 	}()
 	for listens := false; !listens; time.Sleep(20 * time.Millisecond) {
+		if len(ended) > 0 {
+			t.Fatalf("ended with %d before it listened", <-ended)
+		}
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if listens = err == nil; listens {
 			conn.Close()

@@ -220,6 +220,7 @@ func TestTwoMachinesAreSetUpInATerminal(t *testing.T) {
 	first.await(`^PASS +node `)
 	first.await(`^SKIP +joined `)
 	first.await(`^PASS +content:tiny `)
+	first.await(`^[A-Z]+ +tools:tiny `) // a thousand tokens: the longest of all on a machine that computes slowly
 	first.await(`^PASS +cancel:tiny `)
 
 	code := strings.TrimSpace(one.command(t, "join-code", "--quiet"))
@@ -240,7 +241,7 @@ func TestTwoMachinesAreSetUpInATerminal(t *testing.T) {
 	for _, check := range []string{"node", "config", "joined", "ports", "ready:tiny", "content:tiny"} {
 		second.await(`^PASS +` + check + ` `)
 	}
-	second.await(`^[A-Z]+ +tools:tiny `) // a thousand tokens: the longest of all on a machine that computes slowly
+	second.await(`^[A-Z]+ +tools:tiny `)
 	for _, check := range []string{"pin:tiny", "saturate:tiny", "alias:tiny", "cancel:tiny"} {
 		second.await(`^PASS +` + check + ` `)
 	}

@@ -53,8 +53,12 @@ func (v *Verified) image(ctx context.Context, platform, name string, w io.Writer
 	if err := enclose(to, configName, config); err != nil {
 		return Image{}, err
 	}
-	if err := v.copyLayer(ctx, layer, content, layerName, to); err != nil {
+	inner, err := v.copyLayer(ctx, layer, layerName, to)
+	if err != nil {
 		return Image{}, err
+	}
+	if inner != content.Hex {
+		return Image{}, errors.New("its layer is not the one of its configuration")
 	}
 	list, err := json.Marshal([]map[string]any{{"Config": configName, "RepoTags": []string{name}, "Layers": []string{layerName}}})
 	if err != nil {
@@ -95,26 +99,21 @@ func (v *Verified) imageConfig(ctx context.Context, m manifest, platform string)
 	return text, doc.RootFS.DiffIDs[0], nil
 }
 
-// copyLayer passes a layer on as it is, and reads on the way whether it is what it should be.
-func (v *Verified) copyLayer(ctx context.Context, layer v1.Descriptor, content v1.Hash, name string, to *tar.Writer) error {
+// copyLayer passes a layer on as it is, and reads on the way whether it is what it should be. inner is the SHA-256 of its
+// archive, in hex.
+func (v *Verified) copyLayer(ctx context.Context, layer v1.Descriptor, name string, to *tar.Writer) (inner string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience+time.Duration(layer.Size/slowest)*time.Second)
 	defer cancel()
 	from, err := v.source.at.open(ctx, layer)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer from.Close()
 	if err := to.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: layer.Size}); err != nil {
-		return err
+		return "", err
 	}
-	_, inner, err := unpack(io.TeeReader(from, to), layer, io.Discard)
-	if err != nil {
-		return err
-	}
-	if inner != content.Hex {
-		return errors.New("its layer is not the one of its configuration")
-	}
-	return nil
+	_, inner, err = unpack(io.TeeReader(from, to), layer, io.Discard)
+	return inner, err
 }
 
 func enclose(to *tar.Writer, name string, text []byte) error {

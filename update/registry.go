@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Media types of what a release is made of, and of a proof attached to it.
@@ -187,7 +188,7 @@ func descriptors(index v1.ImageIndex) ([]v1.Descriptor, error) {
 // bundle reads the one layer of a referrer. What the manifest calls itself is not asked: registries disagree on it.
 func (r *registry) bundle(ctx context.Context, digest, subject v1.Hash) ([]byte, error) {
 	source := Source{at: r}
-	text, err := source.readManifest(ctx, v1.Descriptor{Digest: digest, MediaType: "application/vnd.oci.image.manifest.v1+json"})
+	text, err := source.readManifest(ctx, v1.Descriptor{Digest: digest, MediaType: types.OCIManifestSchema1})
 	if err != nil {
 		return nil, err
 	}

@@ -126,8 +126,11 @@ func (s *Shelf) Offers() ([]Offered, error) {
 	if err == nil {
 		err = json.Unmarshal(text, &list)
 	}
-	if err != nil || len(list) > shelfKeeps {
-		return nil, fmt.Errorf("reading what was fetched: %s: %w: remove the folder, it is made anew", s.dir, errors.Join(err, fmt.Errorf("%d releases", len(list))))
+	if err == nil && len(list) > shelfKeeps {
+		err = fmt.Errorf("%d releases", len(list))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading what was fetched: %s: %w: remove the folder, it is made anew", s.dir, err)
 	}
 	return list, nil
 }
@@ -180,14 +183,6 @@ func (s *Shelf) prune(list []Offered) error {
 		}
 	}
 	return err
-}
-
-func indexed(index []byte) []v1.Descriptor {
-	var doc v1.IndexManifest
-	if json.Unmarshal(index, &doc) != nil {
-		return nil
-	}
-	return doc.Manifests
 }
 
 // Members are other nodes' shelves.

@@ -104,7 +104,7 @@ func (t *Trust) recall() {
 		material, err = root.NewTrustedRootFromJSON(k.Root)
 	}
 	if err != nil {
-		t.cfg.Log.Warn("the fetched trust root cannot be read; using this program's", "file", t.file(), "err", err)
+		t.cfg.Log.Warn("the fetched trust root cannot be read; using this program's", "file", t.file(), "error", err)
 		return
 	}
 	if day, _ := time.Parse(time.DateOnly, embeddedAt); k.Fetched.Before(day) && t.cfg.Root == nil {

@@ -147,7 +147,7 @@ func (u *Updater) Find(ctx context.Context, version string, allowDowngrade bool)
 	}
 	if u.shelf != nil {
 		if err := u.shelf.keep(found, [][]byte{found.proof.bundle}); err != nil {
-			u.cfg.Log.Debug("the release is not kept for others", "err", err)
+			u.cfg.Log.Debug("the release is not kept for others", "error", err)
 		}
 	}
 	return found, report, nil
@@ -174,7 +174,7 @@ func (u *Updater) refresh(ctx context.Context, o *Offer) {
 		return
 	}
 	if err := u.trust.Refresh(ctx); err != nil {
-		u.cfg.Log.Debug("the trust root was not refreshed", "err", err)
+		u.cfg.Log.Debug("the trust root was not refreshed", "error", err)
 		o.Warnings = append(o.Warnings, printable(err.Error()))
 	}
 }

@@ -91,9 +91,12 @@ func (v *Found) Platforms() []string {
 	return names
 }
 
-func (v *Found) manifests() []v1.Descriptor {
+func (v *Found) manifests() []v1.Descriptor { return indexed(v.index) }
+
+// indexed lists what an index names; one that cannot be read names nothing.
+func indexed(index []byte) []v1.Descriptor {
 	var doc v1.IndexManifest
-	if json.Unmarshal(v.index, &doc) != nil {
+	if json.Unmarshal(index, &doc) != nil {
 		return nil
 	}
 	return doc.Manifests

@@ -58,8 +58,12 @@ func (v *Verifier) File(path, bundle, version string) (Report, error) {
 	}
 	defer f.Close()
 	sum := sha256.New()
-	if n, err := io.Copy(sum, io.LimitReader(f, maxUnpacked+1)); err != nil || n > maxUnpacked {
-		return r, fmt.Errorf("reading what to verify: %w", errors.Join(err, fmt.Errorf("%d bytes", n)))
+	n, err := io.Copy(sum, io.LimitReader(f, maxUnpacked+1))
+	if err == nil && n > maxUnpacked {
+		err = fmt.Errorf("it has more than %d bytes, and no release does", maxUnpacked)
+	}
+	if err != nil {
+		return r, fmt.Errorf("reading what to verify: %w", err)
 	}
 	digest := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
 	r.Digest = digest.String()

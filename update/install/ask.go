@@ -61,15 +61,15 @@ func (v *Versions) validate(ctx context.Context, path string, o Order) error {
 	return fmt.Errorf("it refuses the configuration: %w: mend %s for it and update again, nothing was changed", err, o.Config)
 }
 
-// ask runs a program for a short time and returns what it printed on both streams, with an error that repeats it.
-func ask(ctx context.Context, patience time.Duration, environ []string, path string, args ...string) (string, error) {
+// ask runs a program with its arguments for a short time and returns what it printed on both streams, with an error that repeats it.
+func ask(ctx context.Context, patience time.Duration, environ []string, argv ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var out string
 	var err error
 	for range 5 { // a file that another thread still holds for writing, in a child it is about to start, cannot be run yet
 		said := &limited{}
-		cmd := exec.CommandContext(ctx, path, args...)
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Stdout, cmd.Stderr, cmd.Env, cmd.WaitDelay = said, said, environ, time.Second
 		err = cmd.Run()
 		out = said.kept.String()

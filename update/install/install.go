@@ -106,8 +106,12 @@ func (v *Versions) Back(ctx context.Context, o Order) error {
 			to = "" // the link leads to what is gone
 		}
 	}
-	if is, err := v.Current(); err != nil || to == "" || to == is {
-		return errors.Join(err, fmt.Errorf("going back: %w: there is no other version here than %s: 'viiwork update --to VERSION --allow-downgrade' fetches one", ErrRefused, is))
+	is, err := v.Current()
+	if err != nil {
+		return err
+	}
+	if to == "" || to == is {
+		return fmt.Errorf("going back: %w: there is no other version here than %s: 'viiwork update --to VERSION --allow-downgrade' fetches one", ErrRefused, is)
 	}
 	if err := v.admit(to, true); err != nil {
 		return err
@@ -176,10 +180,11 @@ func (v *Versions) admit(version string, named bool) error {
 		return fmt.Errorf("%w: %s was taken back on %s: %s: 'viiwork update --to %s' tries it again",
 			ErrRefused, version, b.Time.Local().Format(time.DateTime), b.Why, version)
 	}
-	if is, err := v.Current(); err != nil || is == version {
-		return errors.Join(err, fmt.Errorf("%w: %s is installed already", ErrRefused, version))
+	is, err := v.Current()
+	if err == nil && is == version {
+		err = fmt.Errorf("%w: %s is installed already", ErrRefused, version)
 	}
-	return nil
+	return err
 }
 
 // settle ends a trial that was cut off before the switch, and returns what is so now.

@@ -86,7 +86,7 @@ func (v *Versions) Judge(ctx context.Context, cfg JudgeConfig) error {
 			return ctx.Err()
 		}
 		if why == "" {
-			return j.good()
+			return j.good(ctx)
 		}
 		if err := v.change(func(s *State) error { return j.fail(s, why) }); errors.Is(err, errDecided) {
 			return err

@@ -36,7 +36,7 @@ type seen struct {
 // Look asks for its status. Which process answers is the kernel's word, not its own.
 func (n LocalNode) Look(ctx context.Context) (Sight, error) {
 	pid := 0
-	text, err := n.ask(ctx, http.MethodGet, "/v1/status", nil, &pid)
+	text, err := n.ask(ctx, "/v1/status", nil, &pid)
 	if err != nil {
 		return Sight{}, err
 	}
@@ -67,7 +67,7 @@ func (n LocalNode) Complete(ctx context.Context, model string) error {
 		{"/v1/rerank", map[string]any{"query": "ready", "documents": []string{"ready", "not yet"}}},
 	} {
 		want.body["model"] = model
-		text, err := n.ask(ctx, http.MethodPost, want.path+"?host="+url.QueryEscape(n.Name), want.body, nil)
+		text, err := n.ask(ctx, want.path+"?host="+url.QueryEscape(n.Name), want.body, nil)
 		if err == nil {
 			err = holds(want.path, text)
 		}
@@ -106,8 +106,8 @@ func holds(path string, text []byte) error {
 	return errors.New("its answer is empty")
 }
 
-// ask sends one request and reads the answer whole.
-func (n LocalNode) ask(ctx context.Context, method, path string, body any, pid *int) ([]byte, error) {
+// ask gets what is at path, or posts body there, and reads the answer whole. pid is told who answers; nil = nobody asks.
+func (n LocalNode) ask(ctx context.Context, path string, body map[string]any, pid *int) ([]byte, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "unix", n.Socket)
 		if err == nil && pid != nil {
@@ -115,13 +115,13 @@ func (n LocalNode) ask(ctx context.Context, method, path string, body any, pid *
 		}
 		return conn, err
 	}
-	var content io.Reader = http.NoBody
+	method, content := http.MethodGet, io.Reader(http.NoBody)
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
 			return nil, err
 		}
-		content = bytes.NewReader(text)
+		method, content = http.MethodPost, bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, content)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // good ends the trial of a version that proved itself, and lets go of the versions before the previous one.
-func (j *judge) good() error {
+func (j *judge) good(ctx context.Context) error {
 	err := j.at.change(func(s *State) error {
 		if s.Trial == nil || s.Trial.Failed != "" {
 			return errDecided
@@ -19,7 +19,7 @@ func (j *judge) good() error {
 		return nil
 	})
 	if errors.Is(err, errDecided) {
-		return j.takeBackIfAsked()
+		return j.takeBackIfAsked(ctx)
 	}
 	if err != nil {
 		return err
@@ -35,11 +35,11 @@ func (j *judge) good() error {
 }
 
 // takeBackIfAsked is for a person's word that came in the last moment.
-func (j *judge) takeBackIfAsked() error {
+func (j *judge) takeBackIfAsked(ctx context.Context) error {
 	if on, err := j.read(); err != nil || !on {
 		return err
 	}
-	return j.takeBack(context.Background())
+	return j.takeBack(ctx)
 }
 
 func (j *judge) fail(s *State, why string) error {

@@ -32,7 +32,7 @@ type Order struct {
 	Socket  string // of the node
 	Node    string // its name
 
-	Patience time.Duration          // until the new one must be as ready as the old one was
+	Patience time.Duration          // until the new one must be as ready as the old one was; it must be said
 	Watch    time.Duration          // how long it has to stay up then; 0 = a minute
 	Said     func(string)           // told of what an owner should know; nil = nobody is
 	Fetched  func(done, size int64) // told how many bytes of the image have come, many times; nil = nobody is
@@ -114,8 +114,11 @@ func (b *Ready) Begin(ctx context.Context) error {
 // first keeps others from preparing or beginning one at the same time.
 func (b *Ready) first() (unlock func(), err error) {
 	lock, err := b.folder.lock("begin.lock", unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%w: another update of this node is being prepared: wait until it has ended", install.ErrBusy)
+	}
 	if err != nil {
-		return nil, errors.Join(install.ErrBusy, err)
+		return nil, err
 	}
 	return func() { lock.Close() }, nil
 }

@@ -34,12 +34,9 @@ func (h *helper) awaitReady(ctx context.Context) error {
 	}
 	for {
 		seen, err := h.look(ctx)
-		short := ""
-		switch {
-		case err != nil:
+		short := h.plan.Before.Lacks(seen.Ready)
+		if err != nil {
 			short = err.Error()
-		default:
-			short = h.plan.Before.Lacks(seen.Ready)
 		}
 		if err == nil && !answered {
 			answered = true

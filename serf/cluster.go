@@ -140,11 +140,11 @@ func (c *Cluster) Stop() { c.stopOnce.Do(func() { close(c.stop) }) }
 func (c *Cluster) part(lib *hserf.Serf, silent bool) {
 	if !silent && c.company() {
 		if err := lib.Leave(); err != nil {
-			c.log.Debug("taking leave of the mesh", "err", err)
+			c.log.Debug("taking leave of the mesh", "error", err)
 		}
 	}
 	if err := lib.Shutdown(); err != nil {
-		c.log.Debug("stopping gossip", "err", err)
+		c.log.Debug("stopping gossip", "error", err)
 	}
 }
 

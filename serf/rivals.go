@@ -91,6 +91,6 @@ func (w *watch) answers(m Member) bool {
 // without it they would hear of the new one when states are compared, up to a minute later.
 func (w *watch) announce() {
 	if err := w.lib.Memberlist().UpdateNode(lookInterval); err != nil {
-		w.c.log.Debug("announcing our address", "err", err)
+		w.c.log.Debug("announcing our address", "error", err)
 	}
 }

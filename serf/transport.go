@@ -138,7 +138,7 @@ func (t *transport) keepOn(what string, act func() error) {
 			continue
 		}
 		if wait == most {
-			t.log.Debug(what, "err", err)
+			t.log.Debug(what, "error", err)
 		}
 		select {
 		case <-t.done:

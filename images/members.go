@@ -127,7 +127,8 @@ func (s *Stock) fromMember(ctx context.Context, f fetch, o Offer) (id string, er
 	// What was loaded has this name until it was looked at: nothing is started by it, and it moves no other.
 	name := "viiwork-arrived:" + strings.TrimPrefix(digest, "sha256:")[:12]
 	defer s.cfg.Loader.ForgetImage(context.WithoutCancel(ctx), name)
-	if err := s.load(ctx, image, parts, name, s.pieces(ctx, f, o.Member, papers.Total(parts))); err != nil {
+	open := s.pieces(ctx, f, o.Member, papers.Total(parts))
+	if err := s.load(ctx, func(to io.Writer) error { return image.Archive(name, parts, open, to) }); err != nil {
 		return "", err
 	}
 	if id, err = s.loaded(ctx, image, name); err != nil {
@@ -156,12 +157,12 @@ func (s *Stock) room(ctx context.Context, bytes int64) error {
 
 var errEnded = errors.New("docker reads no more")
 
-// load hands Docker an archive while it is being made.
-func (s *Stock) load(ctx context.Context, image *papers.Image, parts []papers.Part, name string, open papers.Opener) error {
+// load hands Docker an archive while archive makes it.
+func (s *Stock) load(ctx context.Context, archive func(to io.Writer) error) error {
 	from, to := io.Pipe()
 	made := make(chan error, 1)
 	go func() {
-		err := image.Archive(name, parts, open, to)
+		err := archive(to)
 		to.CloseWithError(err)
 		made <- err
 	}()

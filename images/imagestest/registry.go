@@ -8,10 +8,7 @@ package imagestest
 import (
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -116,8 +113,7 @@ func (r *Registry) Claiming(image string, bytes int64) string {
 	if honest := r.record(put); honest.Code != http.StatusCreated {
 		r.t.Fatalf("%d %s", honest.Code, honest.Body)
 	}
-	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return sum(text)
 }
 
 // Saved puts an image there that 'docker save' wrote to a file. Its layers are packed without being made smaller: that would
@@ -233,7 +229,7 @@ func (r *Registry) cut(w http.ResponseWriter, req *http.Request) {
 		r.lie(w, req, func(text []byte) []byte { return text })
 		return
 	}
-	w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(honest.Code)
 	_, _ = w.Write(text[:len(text)/2])
 	panic(http.ErrAbortHandler)

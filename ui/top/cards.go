@@ -60,7 +60,7 @@ func memory(c status.Card) cell {
 	return amount(gib(c.Used)+"/"+gib(c.Memory), number(c.Used))
 }
 
-// Warm is where a card's makers begin to slow it down, hot where they nearly all do.
+// warm is where a card's makers begin to slow it down, hot where they nearly all do.
 const warm, hot = 80, 90
 
 // heat is "61°C", with a mark where the card slows down for it.

@@ -149,8 +149,22 @@ func TestNamesCannotDriveTheTerminal(t *testing.T) {
 			}
 		}
 	}
-	cfg := config(n)
-	cfg.Get = func(context.Context, string, any) error { return errors.New(evil) }
+	cfg, broken := config(n), false
+	cfg.Get = func(ctx context.Context, path string, into any) error {
+		if broken {
+			return errors.New(evil)
+		}
+		return n.get(ctx, path, into)
+	}
+	x, err := top.NewScreen(t.Context(), cfg, 120, 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken = true
+	x.Read()
+	if frame := x.Frame(); !strings.Contains(frame, "trying again") || strings.Contains(frame, "\x1b[2J") || strings.ContainsAny(frame, "\x07\r\u202e\u200b\u009b") {
+		t.Errorf("an error's words drive the terminal, or are not there: %q", frame)
+	}
 	if text := top.Clean(evil); strings.ContainsAny(text, "\x1b\x07\r\n\u202e\u200b\u009b") {
 		t.Errorf("%q", text)
 	}

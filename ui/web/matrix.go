@@ -34,9 +34,8 @@ func (v *view) Matrix() matrix {
 				hosts = append(hosts, name)
 			}
 		}
-		figure := func(name string) float64 { f, _ := r[name].(float64); return f }
 		s := sums[[2]string{from, to}]
-		sums[[2]string{from, to}] = moved{s.bytes + figure("bytes"), s.seconds + figure("seconds"), s.proved + figure("proved"), s.failed + figure("failed")}
+		sums[[2]string{from, to}] = moved{s.bytes + r.figure("bytes"), s.seconds + r.figure("seconds"), s.proved + r.figure("proved"), s.failed + r.figure("failed")}
 	}
 	slices.Sort(hosts)
 	m := matrix{To: hosts}

@@ -12,6 +12,12 @@ import (
 // row is one row of a board by the names of its JSON. So the first paint and what is told later come from one thing.
 type row map[string]any
 
+// figure is nought for a field that is missing or no number.
+func (r row) figure(name string) float64 {
+	f, _ := r[name].(float64)
+	return f
+}
+
 // kinds are the lists of a board, by their JSON names.
 var kinds = []string{"totals", "machines", "cards", "engines", "slots", "models", "requests", "pairs", "moves", "firsts", "uses", "turns", "aliases", "warnings"}
 

@@ -12,13 +12,12 @@ type worth struct {
 
 // Worth is of all machines that tell.
 func (v *view) Worth() (w worth) {
-	figure := func(r row, name string) float64 { f, _ := r[name].(float64); return f }
 	for _, r := range v.rows["moves"] {
-		w.Warm, w.Partly, w.Cold = w.Warm+figure(r, "warm"), w.Partly+figure(r, "partly"), w.Cold+figure(r, "cold")
-		w.Saves, w.Stood = w.Saves+figure(r, "saves"), w.Stood+figure(r, "stall_seconds")
+		w.Warm, w.Partly, w.Cold = w.Warm+r.figure("warm"), w.Partly+r.figure("partly"), w.Cold+r.figure("cold")
+		w.Saves, w.Stood = w.Saves+r.figure("saves"), w.Stood+r.figure("stall_seconds")
 	}
 	for _, r := range v.rows["pairs"] {
-		w.Used, w.Wasted = w.Used+figure(r, "proved"), w.Wasted+figure(r, "failed")
+		w.Used, w.Wasted = w.Used+r.figure("proved"), w.Wasted+r.figure("failed")
 	}
 	return w
 }

@@ -139,7 +139,7 @@ func (d *decoder) items(n *yaml.Node, v reflect.Value, at place) {
 		}
 		element := reflect.New(v.Type().Elem()).Elem()
 		if isModels(v) {
-			element.Set(reflect.ValueOf(defaultModel()))
+			element.Set(reflect.ValueOf(DefaultModel()))
 		}
 		d.value(item, element, to)
 		list = reflect.Append(list, element)

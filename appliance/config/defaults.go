@@ -20,8 +20,9 @@ const (
 	runnerExternal = "external"
 )
 
-// defaults is the configuration of an empty file, except what derive adds.
-func defaults() Config {
+// Default is the configuration of an empty file, to be read into, or filled in by code and written with [Config.Text]. What
+// depends on other keys (the device's name, api.local, a model's image) is empty in it, as it is in a file that does not say.
+func Default() Config {
 	return Config{
 		Node: Node{StateDir: "/var/lib/viiwork", Drain: 30 * time.Second},
 		API:  API{Port: 8086, MaxBody: 64 * mib, MaxInflight: 512 * mib},
@@ -47,8 +48,8 @@ func defaults() Config {
 // defaultContext is what a slot gets when the file does not say: enough for a chat, small enough for any card.
 const defaultContext = 8192
 
-// defaultModel is one entry of models before its keys are read.
-func defaultModel() Model {
+// DefaultModel is an entry of models that says nothing.
+func DefaultModel() Model {
 	return Model{
 		Engine:         "llamacpp",
 		GPUsPerBackend: 1,

@@ -42,7 +42,7 @@ func read(path string) ([]byte, error) {
 
 // Parse is Load with the file's bytes in hand. Relative paths start at the folder of name.
 func Parse(name string, data []byte, environ []string) (*Config, error) {
-	c := defaults()
+	c := Default()
 	c.src = source{file: name, positions: map[string]Position{}}
 	list := &faultList{}
 	root, fault := document(name, data)

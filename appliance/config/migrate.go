@@ -162,7 +162,7 @@ func (m *mover) build() *Config {
 	c.Health.Interval = take(m, "health.interval", c.Health.Interval)
 	c.Node.Drain = take(m, "health.respawn_grace", c.Node.Drain)
 	c.GPU.PowerLimitWatts = take(m, "gpus.power_limit_watts", 0)
-	model := defaultModel()
+	model := DefaultModel()
 	m.served(&c, &model)
 	m.cards(&model)
 	m.program(&model)

@@ -13,13 +13,6 @@ import (
 	"time"
 )
 
-// Default is the configuration of an empty file, to be filled in by code and written with [Config.Text]. What depends on
-// other keys (the device's name, api.local, a model's image) is empty in it, as it is in a file that does not say.
-func Default() Config { return defaults() }
-
-// DefaultModel is an entry of models that says nothing.
-func DefaultModel() Model { return defaultModel() }
-
 // stated are the keys that are written whatever their value: who reads the file looks for them.
 var stated = []string{"node.name", "node.state_dir", "mesh.network", "models_dir",
 	"name", "path", "gpus", "context", "parallel", "llamacpp.runner"}
@@ -146,7 +139,7 @@ func (w writer) models(list reflect.Value) {
 	}
 	w.out.WriteString("models:\n")
 	for i := range list.Len() {
-		plain := defaultModel()
+		plain := DefaultModel()
 		entry := writer{c: w.c, entry: i, set: item("models", i) + ".", out: new(bytes.Buffer)}
 		entry.section("    ", "", w.c.filled(list.Index(i)), reflect.ValueOf(plain))
 		text := entry.out.String()
@@ -159,7 +152,7 @@ func (w writer) models(list reflect.Value) {
 func (c *Config) filled(entry reflect.Value) reflect.Value {
 	m := reflect.New(modelType).Elem()
 	m.Set(entry)
-	fillEmpty(m, reflect.ValueOf(defaultModel()))
+	fillEmpty(m, reflect.ValueOf(DefaultModel()))
 	path := m.FieldByName("Path")
 	if short, err := filepath.Rel(c.ModelsDir, path.String()); err == nil && filepath.IsLocal(short) {
 		path.SetString(short)

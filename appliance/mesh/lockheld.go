@@ -177,7 +177,7 @@ func (l *Lock) all(ctx context.Context, msg lockMessage) voices {
 
 // majority fails unless more than half of all that anybody knows said so.
 func (v voices) majority(yes func(lockAnswer) bool) error {
-	voters, for_ := map[string]bool{}, 0
+	voters, votes := map[string]bool{}, 0
 	for id := range v.names {
 		voters[id] = true
 	}
@@ -188,13 +188,13 @@ func (v voices) majority(yes func(lockAnswer) bool) error {
 	}
 	for _, a := range v.answers {
 		if yes(a) {
-			for_++
+			votes++
 		}
 	}
-	if 2*for_ > len(voters) {
+	if 2*votes > len(voters) {
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d go along, and more than half must%s: bring the others back; one that is off counts for a day, after a goodbye for an hour", ErrLockMinority, for_, len(voters), v.missing(yes))
+	return fmt.Errorf("%w: %d of %d go along, and more than half must%s: bring the others back; one that is off counts for a day, after a goodbye for an hour", ErrLockMinority, votes, len(voters), v.missing(yes))
 }
 
 // missing names who does not go along, and why.

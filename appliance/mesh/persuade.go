@@ -90,7 +90,7 @@ func (l *lead) lives(m Member) bool {
 // permanent reports whether trying again cannot help.
 func permanent(err error) bool {
 	var refused *secretRefusal
-	return errors.As(err, &refused) || errors.Is(err, errForged)
+	return errors.As(err, &refused) || errors.Is(err, ErrForgedAnswer)
 }
 
 // fault words why a member does not go along.

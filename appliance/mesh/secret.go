@@ -111,8 +111,7 @@ type Secret struct {
 // ReadSecret finds the secret that rules. The file in the state folder, written when the mesh replaced its secret, beats
 // the configuration, which may be updated at leisure, and to a secret that has been replaced itself meanwhile; but a
 // configuration that gives yet another secret than it did when the file was written was changed after it: then the owner
-// has spoken last. It changes nothing; a file that does not rule is
-// set aside once the node runs.
+// has spoken last. It changes nothing; a file that does not rule is set aside once the node runs.
 func ReadSecret(cfg SecretConfig) Secret {
 	given := fingerprint(cfg.Secret)
 	s := Secret{state: secretState{Secret: cfg.Secret, Stage: stageDone, Configured: given}}

@@ -99,9 +99,6 @@ func answerSignature(key []byte, req *http.Request, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// errForged is an answer that the member did not make.
-var errForged = errors.New("the answer is not signed by the member")
-
 // tell brings m one message, signed with key, nil for the one that rules.
 func (r *Rotation) tell(ctx context.Context, m Member, msg message, key []byte) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
@@ -128,7 +125,7 @@ func (r *Rotation) tell(ctx context.Context, m Member, msg message, key []byte) 
 	}
 	sum := decode(resp.Header.Get(headerSignature), sha256.Size)
 	if len(text) > maxSecretBody || sum == nil || !hmac.Equal(sum, answerSignature(key, resp.Request, text)) {
-		return a, errForged
+		return a, ErrForgedAnswer
 	}
 	if json.Unmarshal(text, &a) != nil || !a.sound() {
 		return a, errors.New("the answer makes no sense: update the older of the two nodes")

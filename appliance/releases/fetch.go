@@ -56,7 +56,7 @@ func (f *Fetcher) Offers(ctx context.Context) ([]update.Offered, error) {
 	var asking sync.WaitGroup
 	for _, m := range f.some() {
 		asking.Go(func() {
-			text, err := f.ask(ctx, m, ListPath, nil, maxList)
+			text, err := f.ask(ctx, question{m, ListPath, nil, maxList})
 			var got offered
 			if err != nil || json.Unmarshal(text, &got) != nil {
 				return
@@ -129,7 +129,7 @@ func (p *pieces) next(want int64) ([]byte, error) {
 	q := url.Values{"digest": {p.digest}, "from": {strconv.FormatInt(p.at, 10)}, "size": {strconv.FormatInt(want, 10)}}
 	for try := 1; ; try++ {
 		ctx, cancel := context.WithTimeout(p.ctx, pieceFor)
-		b, err := p.f.ask(ctx, p.from, PiecePath, q, want)
+		b, err := p.f.ask(ctx, question{p.from, PiecePath, q, want})
 		cancel()
 		switch {
 		case err == nil && int64(len(b)) != want:
@@ -145,12 +145,20 @@ func (p *pieces) next(want int64) ([]byte, error) {
 	}
 }
 
+// question is one for a member, and the most bytes of an answer.
+type question struct {
+	to   mesh.Member
+	path string
+	q    url.Values
+	most int64
+}
+
 // ask returns a signed answer. What the member says in place of one is a *mesh.No.
-func (f *Fetcher) ask(ctx context.Context, m mesh.Member, path string, q url.Values, most int64) ([]byte, error) {
-	resp, err := f.cfg.Client.Get(ctx, m, path, q)
+func (f *Fetcher) ask(ctx context.Context, q question) ([]byte, error) {
+	resp, err := f.cfg.Client.Get(ctx, q.to, q.path, q.q)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	return f.cfg.Client.ReadGiven(resp, most)
+	return f.cfg.Client.ReadGiven(resp, q.most)
 }

@@ -39,7 +39,10 @@ func checkCards(ctx context.Context, cfg *config.Config, env Probe, made []Check
 				c.Name + " has next to no memory of its own", "take it out of the model's gpus"}))
 		}
 	}
-	return append(checks, checkHandedOn(ctx, cfg, env, cards, made)...)
+	if hasNVIDIA(cards) {
+		checks = append(checks, checkHandedOn(ctx, cfg, env, made)...)
+	}
+	return checks
 }
 
 func causeOf(f gpu.Fault) string {
@@ -129,10 +132,7 @@ func integratedOnly(cards []gpu.Card, index int) (gpu.Card, bool) {
 
 // checkHandedOn starts a container with all NVIDIA cards for each image that is to have some: that Docker lacks what it
 // needs for that shows at no other time.
-func checkHandedOn(ctx context.Context, cfg *config.Config, env Probe, cards []gpu.Card, made []Check) []Check {
-	if !slices.ContainsFunc(cards, func(c gpu.Card) bool { return c.Accel == engine.AccelCUDA }) {
-		return nil
-	}
+func checkHandedOn(ctx context.Context, cfg *config.Config, env Probe, made []Check) []Check {
 	var tried []string
 	for _, m := range cfg.Models {
 		image := m.Llamacpp.Image
@@ -150,6 +150,11 @@ func checkHandedOn(ctx context.Context, cfg *config.Config, env Probe, cards []g
 		return nil
 	}
 	return []Check{handsOn()}
+}
+
+// hasNVIDIA tells whether there are cards that Docker has to be set up for.
+func hasNVIDIA(cards []gpu.Card) bool {
+	return slices.ContainsFunc(cards, func(c gpu.Card) bool { return c.Accel == engine.AccelCUDA })
 }
 
 // handOnce starts a container of the image with all NVIDIA cards.

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// context is how many unchanged lines are shown around a change.
+// diffContext is how many unchanged lines are shown around a change.
 const diffContext = 3
 
 // maxDiff is how many lines of either side are compared line by line; beyond it a diff would help nobody.

@@ -52,7 +52,7 @@ func around() setup.Around {
 	return setup.Around{
 		Node:    status.Node{Node: "n", Models: []status.Model{{Name: "plain", Backends: []status.Backend{{ID: "plain#0", State: "ready"}}}}},
 		Cluster: status.Cluster{Members: []status.Member{{Name: "n", State: "alive", Version: "2.1"}, {Name: "cellar", State: "alive", Version: "2.1"}}},
-		KV:      []setup.KVModel{{Name: "plain", Enabled: true}},
+		KV:      []status.KVModel{{Name: "plain", Enabled: true}},
 	}
 }
 

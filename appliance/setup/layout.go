@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+
+	"viiwork/appliance/config"
 )
 
 // Manager is what starts the node with the machine.
@@ -77,7 +79,7 @@ func (m Machine) Layout() Layout {
 }
 
 // besides is where the secrets of a configuration lie.
-func besides(config string) string { return filepath.Join(filepath.Dir(config), "viiwork.env") }
+func besides(path string) string { return filepath.Join(filepath.Dir(path), config.BesideName) }
 
 // Program is the path by which the service runs the node: a link that an update turns to the next version.
 func (l Layout) Program() string { return filepath.Join(l.Prefix, "versions", "current", "viiwork") }

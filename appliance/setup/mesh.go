@@ -15,14 +15,7 @@ import (
 type Around struct {
 	Node    status.Node
 	Cluster status.Cluster
-	KV      []KVModel // nil = it does not move caches
-}
-
-// KVModel is whether a model's caches are moved between machines.
-type KVModel struct {
-	Name    string `json:"name"`
-	Enabled bool   `json:"enabled"`
-	Why     string `json:"why"` // it is not
+	KV      []status.KVModel // nil = it does not move caches
 }
 
 // meshCheck gathers those warnings of a node that are about one thing.
@@ -166,7 +159,7 @@ func orUnknown(text string) string {
 }
 
 // checkKV says for which models caches are not moved although they should be.
-func checkKV(cfg *config.Config, models []KVModel) []Check {
+func checkKV(cfg *config.Config, models []status.KVModel) []Check {
 	const id = "kv_share"
 	if cfg.KVShare.Mode == "off" || models == nil {
 		return []Check{skip(id, "caches are not moved between machines")}

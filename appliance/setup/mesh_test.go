@@ -44,7 +44,7 @@ func TestWhatANodeKnowsIsSaidWithCauseAndFix(t *testing.T) {
 		"engine silent":        {engine("silent"), "engine:plain#0", setup.Fail, "silent"},
 		"engine failed":        {engine("failed"), "engine:plain#0", setup.Fail, "failed"},
 		"caches stay": {func(_ *setup.Probe, a *setup.Around) {
-			a.KV[0] = setup.KVModel{Name: "plain", Why: "its state does not restore"}
+			a.KV[0] = status.KVModel{Name: "plain", Why: "its state does not restore"}
 		}, "kv_share:plain", setup.Warn, "not moved"},
 		"store and disk": {func(p *setup.Probe, _ *setup.Around) { p.Free = func(string) (int64, error) { return 10 * gib, nil } }, "kv_store", setup.Warn, "32.0 GiB"},
 		"narrow interface": {func(p *setup.Probe, _ *setup.Around) {

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"syscall"
 
-	"viiwork/engine"
 	"viiwork/engine/docker"
 	"viiwork/engine/gpu"
 	"viiwork/images"
@@ -54,7 +52,7 @@ func checkDaemon(ctx context.Context, env Probe) Check {
 // checkFirstCards looks whether a container is given NVIDIA cards. AMD's are files that Docker hands on as it is. It takes an
 // image to see that, and none is fetched for it.
 func checkFirstCards(ctx context.Context, env Probe, cards []gpu.Card) []Check {
-	if !slices.ContainsFunc(cards, func(c gpu.Card) bool { return c.Accel == engine.AccelCUDA }) {
+	if !hasNVIDIA(cards) {
 		return nil
 	}
 	ref, err := images.Resolve("cuda")

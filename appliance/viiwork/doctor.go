@@ -13,6 +13,7 @@ import (
 	"viiwork/appliance"
 	"viiwork/appliance/config"
 	"viiwork/appliance/setup"
+	"viiwork/appliance/status"
 )
 
 func (c *cli) doctorCommand() *cobra.Command {
@@ -87,9 +88,7 @@ func (n *node) around(ctx context.Context) (all setup.Around, err error) {
 	if err := n.get(ctx, meshPath, &all.Cluster); err != nil {
 		return all, err
 	}
-	var kv struct {
-		Models []setup.KVModel `json:"models"`
-	}
+	var kv status.KV
 	if n.get(ctx, "/api/kv", &kv) == nil {
 		all.KV = kv.Models
 	}

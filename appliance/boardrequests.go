@@ -66,11 +66,10 @@ func (p picture) joined(rows []rowOf) status.BoardRequest {
 			p.progress(&out, row)
 		}
 	}
-	if !out.Live && (out.State == "done") {
-		out.Class = history.Class(r.Request)
-	}
 	if out.Live {
 		p.pace(&out, r)
+	} else {
+		out.Class = history.Class(r.Request)
 	}
 	return out
 }

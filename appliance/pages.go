@@ -117,18 +117,12 @@ func (a *Appliance) watts() (all float64, told bool) {
 	return all, told
 }
 
-// others are the living members but this node.
-func (a *Appliance) others() (all []mesh.Member) {
-	f := a.mesh.current()
-	if f == nil {
-		return nil
+// others are the living members without this node; none before it has its place in the mesh.
+func (a *Appliance) others() []mesh.Member {
+	if f := a.mesh.current(); f != nil {
+		return others(f)
 	}
-	for _, m := range alive(f.cluster) {
-		if m.ID != f.id {
-			all = append(all, m)
-		}
-	}
-	return all
+	return nil
 }
 
 func (a *Appliance) viewOf(ctx context.Context, m mesh.Member, again bool) (v status.View, err error) {
@@ -136,7 +130,7 @@ func (a *Appliance) viewOf(ctx context.Context, m mesh.Member, again bool) (v st
 	if again {
 		q.Set("again", "1")
 	}
-	err = a.askMember(ctx, m, viewPath, q, &v)
+	err = a.askMember(ctx, asked{m, viewPath, q}, &v)
 	return v, err
 }
 

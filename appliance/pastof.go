@@ -37,7 +37,7 @@ func (a *Appliance) getHistory(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), askFor)
 	defer cancel()
 	var past status.Series
-	if err := a.askMember(ctx, m, pastPath, q, &past); err != nil {
+	if err := a.askMember(ctx, asked{m, pastPath, q}, &past); err != nil {
 		a.log.Debug("asking a member for its history", "member", m.Name, "error", err)
 		past = status.Series{} // it does not tell: no figure is known
 	}
@@ -67,12 +67,12 @@ func (a *Appliance) named(name string) (mesh.Member, bool) {
 }
 
 // askMember reads what a member tells, into v, and cuts it to bounds.
-func (a *Appliance) askMember(ctx context.Context, m mesh.Member, path string, q url.Values, v any) error {
+func (a *Appliance) askMember(ctx context.Context, q asked, v any) error {
 	f := a.mesh.current()
 	if f == nil {
 		return errNotInMesh
 	}
-	return ask(ctx, f.client, asked{m, path, q}, v)
+	return ask(ctx, f.client, q, v)
 }
 
 // requestAnywhere finds a request, at this node or at the one that it came in by, which has the plan.
@@ -96,7 +96,7 @@ func (a *Appliance) requestAnywhere(ctx context.Context, id string) (status.Requ
 			continue
 		}
 		var theirs status.Request
-		if err := a.askMember(ctx, m, requestPath, url.Values{"id": {id}}, &theirs); err == nil && theirs.ID == id {
+		if err := a.askMember(ctx, asked{m, requestPath, url.Values{"id": {id}}}, &theirs); err == nil && theirs.ID == id {
 			if row, here = theirs, true; row.Plan != nil {
 				break
 			}

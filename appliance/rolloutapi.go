@@ -32,8 +32,12 @@ func (a *Appliance) mountUpdates(e *echo.Echo) {
 var errNotMetYet = &gateway.Error{Status: http.StatusServiceUnavailable, Code: "not_in_mesh", RetryAfter: time.Second,
 	Message: "this node is not in its mesh yet; try again shortly"}
 
-var errNoInstaller = &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "not_installed_here",
-	Message: "this program does not replace itself, so it does not lead others either: lead from a node that 'viiwork update' can update"}
+var errNoInstaller = conflict("not_installed_here",
+	"this program does not replace itself, so it does not lead others either: lead from a node that 'viiwork update' can update")
+
+func conflict(code, message string) *gateway.Error {
+	return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: code, Message: message}
+}
 
 // getRollout answers GET /api/update/mesh.
 func (a *Appliance) getRollout(c echo.Context) error {
@@ -53,7 +57,7 @@ func (a *Appliance) getRollout(c echo.Context) error {
 	case fault != "" && running:
 		out.Why = fault // and it tries again
 	case fault != "" && !out.Led:
-		return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "not_led", Message: fault}
+		return conflict("not_led", fault)
 	}
 	if wanted { // what went before is no news of it
 		out = &status.Rollout{Stage: string(rollout.Running), Why: "it is about to begin", Lead: a.current().Node.Name, Members: []status.RolloutMember{}}
@@ -74,7 +78,7 @@ func (a *Appliance) postRollout(c echo.Context) error {
 	f := a.mesh.current()
 	switch {
 	case !a.mesh.keys.Load().Secured():
-		return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "not_secured", Message: mesh.ErrLockOpen.Error()}
+		return conflict("not_secured", mesh.ErrLockOpen.Error())
 	case f == nil:
 		return errNotInMesh
 	case want.Stop:
@@ -86,26 +90,26 @@ func (a *Appliance) postRollout(c echo.Context) error {
 	ctx := c.Request().Context()
 	version, err := a.rollouts.wanted(ctx, want.Version)
 	if err != nil {
-		return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "no_version", Message: err.Error()}
+		return conflict("no_version", err.Error())
 	}
 	roll, held := a.rollouts.known()
 	if roll.Stage == rollout.Running && roll.Version != version {
 		if want.Version != "" && !want.Plan {
-			return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "another_version",
-				Message: fmt.Sprintf("%s is being rolled out, and is not at its end: without --to, 'viiwork update --mesh' goes on with it, and --stop ends it", roll.Version)}
+			return conflict("another_version",
+				fmt.Sprintf("%s is being rolled out, and is not at its end: without --to, 'viiwork update --mesh' goes on with it, and --stop ends it", roll.Version))
 		}
 		version = cmp.Or(want.Version, roll.Version) // what is not at its end comes first
 	}
 	if held && roll.LeadName != a.current().Node.Name && !want.Plan {
-		return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "led_elsewhere",
-			Message: fmt.Sprintf("%s leads a roll-out of %s at this moment: follow it there with 'viiwork update --mesh'", roll.LeadName, roll.Version)}
+		return conflict("led_elsewhere",
+			fmt.Sprintf("%s leads a roll-out of %s at this moment: follow it there with 'viiwork update --mesh'", roll.LeadName, roll.Version))
 	}
 	if want.Plan {
 		return a.planRollout(c, f, version)
 	}
 	if roll.Stage == rollout.Running && !roll.Halted.IsZero() {
-		return &gateway.Error{Status: http.StatusConflict, Type: "invalid_request_error", Code: "being_stopped",
-			Message: fmt.Sprintf("the roll-out of %s has been stopped, and its last turn is not at its end: try again then", roll.Version)}
+		return conflict("being_stopped",
+			fmt.Sprintf("the roll-out of %s has been stopped, and its last turn is not at its end: try again then", roll.Version))
 	}
 	if !held {
 		a.rollouts.want(wish{version: version, named: want.Version != ""})

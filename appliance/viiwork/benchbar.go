@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -101,9 +100,7 @@ func (b *bar) line(now time.Time) string {
 	if b.goal > 0 {
 		part = max(part, float64(b.turns)/float64(b.goal))
 	}
-	const width = 24
-	full := min(width, int(width*part))
-	text := fmt.Sprintf("[%s%s] %v  %s  %.0f%% warm", strings.Repeat("#", full), strings.Repeat("-", width-full), spent.Round(time.Second),
+	text := fmt.Sprintf("%s %v  %s  %.0f%% warm", barText(part), spent.Round(time.Second),
 		count(b.turns, "turn"), 100*float64(b.warm)/float64(max(1, b.turns-b.failed)))
 	if b.failed > 0 {
 		text += fmt.Sprintf("  %d failed", b.failed)

@@ -119,17 +119,7 @@ var versionInName = regexp.MustCompile(`v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?`)
 func (c *cli) verifyRelease(ctx context.Context, what string, f verifyFlags) (update.Report, error) {
 	stat, err := os.Stat(what)
 	if err == nil && !stat.IsDir() {
-		if f.version == "" {
-			f.version = versionInName.FindString(filepath.Base(what))
-		}
-		if f.version == "" {
-			return update.Report{}, usageError("the name of %s holds no version: say --version", what)
-		}
-		v, err := c.verifier(ctx, f.whose, false)
-		if err != nil {
-			return update.Report{}, err
-		}
-		return v.File(what, f.bundle, f.version)
+		return c.verifyFile(ctx, what, f)
 	}
 	if f.bundle != "" {
 		return update.Report{}, usageError("--bundle goes with a file: a release's proof lies in its registry or directory")
@@ -157,6 +147,21 @@ func (c *cli) verifyRelease(ctx context.Context, what string, f verifyFlags) (up
 		report.OK, err = false, fmt.Errorf("%s is %s, not %s", what, report.Version, f.version)
 	}
 	return report, err
+}
+
+// verifyFile verifies a plain download.
+func (c *cli) verifyFile(ctx context.Context, path string, f verifyFlags) (update.Report, error) {
+	if f.version == "" {
+		f.version = versionInName.FindString(filepath.Base(path))
+	}
+	if f.version == "" {
+		return update.Report{}, usageError("the name of %s holds no version: say --version", path)
+	}
+	v, err := c.verifier(ctx, f.whose, false)
+	if err != nil {
+		return update.Report{}, err
+	}
+	return v.File(path, f.bundle, f.version)
 }
 
 // splitReference cuts REPOSITORY@sha256:… and REPOSITORY:VERSION; a colon before the last slash belongs to a port.

@@ -162,7 +162,11 @@ func (c *cli) published(ctx context.Context, version string, f reproduceFlags) (
 	}
 	found, err := update.Look(ctx, source, version)
 	if err == nil && !f.unproved {
-		found, err = c.proved(ctx, source, version, f, &r)
+		var proof *update.Verified
+		if proof, err = c.proved(ctx, source, version, f.whose); err == nil {
+			found = &proof.Found
+			r.Commit, _ = proof.Commit()
+		}
 	}
 	if err != nil {
 		return r, err
@@ -178,8 +182,9 @@ func (c *cli) published(ctx context.Context, version string, f reproduceFlags) (
 	return r, nil
 }
 
-func (c *cli) proved(ctx context.Context, s *update.Source, version string, f reproduceFlags, r *build.Record) (*update.Found, error) {
-	v, err := c.verifier(ctx, f.whose, true)
+// proved prints what was checked of a release whose proof does not hold.
+func (c *cli) proved(ctx context.Context, s *update.Source, version string, w whose) (*update.Verified, error) {
+	v, err := c.verifier(ctx, w, true)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +192,7 @@ func (c *cli) proved(ctx context.Context, s *update.Source, version string, f re
 	if err != nil {
 		return nil, c.tellReport(report, false, err)
 	}
-	r.Commit, _ = found.Commit()
-	return &found.Found, nil
+	return found, nil
 }
 
 func drawReproduction(r reproduction) *bytes.Buffer {

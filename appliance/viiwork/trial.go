@@ -59,8 +59,11 @@ func (c *cli) judgeCommand() *cobra.Command {
 				return err
 			}
 			versions, _, err := installed()
-			if err != nil || versions == nil {
-				return errors.Join(err, errors.New("this program does not lie in a folder of versions: nothing is on trial"))
+			if err == nil && versions == nil {
+				err = errors.New("this program does not lie in a folder of versions: nothing is on trial")
+			}
+			if err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

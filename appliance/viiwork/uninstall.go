@@ -81,10 +81,11 @@ func (c *cli) leaving() (*config.Config, string, error) {
 	if cfg == nil {
 		return nil, "", err
 	}
-	if path, err = filepath.Abs(path); err != nil {
+	full, err := filepath.Abs(path)
+	if err != nil {
 		return nil, "", fmt.Errorf("finding %s: %w", path, err)
 	}
-	return cfg, path, nil
+	return cfg, full, nil
 }
 
 func answers(ctx context.Context, n *node) bool {

@@ -86,7 +86,7 @@ func (c *cli) updateBox(ctx context.Context, f updateFlags) (done bool, err erro
 	if versions, _, _ := installed(); versions != nil || ofSetup() != "" {
 		return false, nil
 	}
-	cfg, path, err := c.load()
+	cfg, found, err := c.load()
 	if err != nil {
 		return false, nil // said by what comes next
 	}
@@ -95,18 +95,14 @@ func (c *cli) updateBox(ctx context.Context, f updateFlags) (done bool, err erro
 		return err != nil, err
 	}
 	defer r.Close()
-	if path, err = filepath.Abs(path); err != nil {
-		return true, fmt.Errorf("finding %s: %w", path, err)
+	path, err := filepath.Abs(found)
+	if err != nil {
+		return true, fmt.Errorf("finding %s: %w", found, err)
 	}
-	folder := swap.At(cfg.Node.StateDir)
-	if p, err := folder.Plan(); f.rollback && (p != nil || err != nil) {
-		if err == nil {
-			err = folder.Stop("a person took it back")
+	if f.rollback {
+		if done, err := c.stopSwap(swap.At(cfg.Node.StateDir)); done {
+			return true, err
 		}
-		if err == nil {
-			c.note("%s is being taken back: 'viiwork status' tells how that ends", p.Version)
-		}
-		return true, refusedBy(err)
 	}
 	o, err := c.boxOrder(cfg, path, home)
 	if err != nil {
@@ -134,6 +130,21 @@ func (c *cli) updateBox(ctx context.Context, f updateFlags) (done bool, err erro
 		return true, err
 	}
 	return true, c.swap(ctx, swapConfig(r, cfg.Node.StateDir), o, f)
+}
+
+// stopSwap takes back what is on trial; done is false where nothing is.
+func (c *cli) stopSwap(folder swap.Folder) (done bool, err error) {
+	p, err := folder.Plan()
+	if err == nil && p == nil {
+		return false, nil
+	}
+	if err == nil {
+		err = folder.Stop("a person took it back")
+	}
+	if err == nil {
+		c.note("%s is being taken back: 'viiwork status' tells how that ends", p.Version)
+	}
+	return true, refusedBy(err)
 }
 
 // swap hands the order over. From then on this container may end at any moment.

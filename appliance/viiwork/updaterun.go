@@ -30,12 +30,13 @@ type updating struct {
 
 // beginUpdate finds what there is to replace. A program that does not lie in a folder of versions replaces nothing.
 func (c *cli) beginUpdate(ctx context.Context, f updateFlags) (*updating, error) {
-	cfg, path, err := c.load()
+	cfg, found, err := c.load()
 	if err != nil {
 		return nil, err
 	}
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, fmt.Errorf("finding %s: %w", path, err)
+	path, err := filepath.Abs(found)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s: %w", found, err)
 	}
 	running, err := os.Executable()
 	if err != nil {

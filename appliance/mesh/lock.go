@@ -251,13 +251,18 @@ func (l *Lock) become(s lockState) (why string) {
 	return ""
 }
 
-// known are the ids of everyone whose voice counts, as this node sees it: those gossip has, those it had a day ago, and those
+// known are the ids of everyone whose voice counts, as this node sees it: those who live, those who did a day ago, and those
 // that said goodbye within the last hour. It wants the lock held.
 func (l *Lock) known() []string {
 	alive, failed, left := l.cfg.Members()
 	now := time.Now()
-	for _, m := range slices.Concat(alive, failed) {
+	for _, m := range alive {
 		l.seen[m.ID] = now
+	}
+	for _, m := range failed {
+		if _, met := l.seen[m.ID]; !met { // it was lost before this node came
+			l.seen[m.ID] = now
+		}
 	}
 	for _, m := range left {
 		if now.Sub(l.seen[m.ID]) > lockLeave {
@@ -266,10 +271,10 @@ func (l *Lock) known() []string {
 	}
 	ids := []string{l.cfg.ID}
 	for id, at := range l.seen {
-		switch {
-		case now.Sub(at) > lockForget:
-			delete(l.seen, id)
-		case id != l.cfg.ID:
+		switch age := now.Sub(at); {
+		case age > 2*lockForget:
+			delete(l.seen, id) // not earlier: gossip may hold it for lost until then, and it would count anew
+		case age <= lockForget && id != l.cfg.ID:
 			ids = append(ids, id)
 		}
 	}

@@ -92,7 +92,7 @@ func TestTwoAtOnceOneWins(t *testing.T) {
 				}
 				held.Free(t.Context())
 			}
-			if holders > 1 {
+			if holders != 1 { // they step back for moments of different lengths, and the first to come back meets nobody
 				t.Errorf("%d hold it", holders)
 			}
 		})
@@ -110,10 +110,16 @@ func TestALostHoldersWordLapses(t *testing.T) {
 		if h.nodes[1].lock.Obeys("n01", held.Token()) {
 			t.Error("it is obeyed a minute after its last word")
 		}
+		if v := h.nodes[1].lock.View(); v.Name != "node1" || v.Left != 59*time.Second {
+			t.Errorf("a minute after its last word: %+v", v)
+		}
 		if _, _, err := h.nodes[1].lock.Take(t.Context()); !errors.Is(err, mesh.ErrLockHeld) {
 			t.Errorf("too early: %v", err)
 		}
 		time.Sleep(60 * time.Second)
+		if v := h.nodes[1].lock.View(); v.Owner != "" || string(v.Note) != "n02 goes" {
+			t.Errorf("once it has lapsed: %+v", v)
+		}
 		next, note := take(t, h.nodes[1])
 		if note != "n02 goes" {
 			t.Errorf("finds %q", note)
@@ -182,8 +188,8 @@ func TestAMinorityHoldsNothing(t *testing.T) {
 		}
 		next, _ := take(t, h.nodes[3])
 		h.part()
-		if err := held.Note(t.Context(), []byte("z")); err == nil {
-			t.Error("the old holder writes again once the network is whole")
+		if err := held.Note(t.Context(), []byte("z")); !errors.Is(err, mesh.ErrLockHeld) {
+			t.Errorf("the old holder writes again once the network is whole: %v", err)
 		}
 		next.Free(t.Context())
 		held.Free(t.Context())
@@ -215,8 +221,9 @@ func TestANoteThatWasMissedIsFetched(t *testing.T) {
 		_ = held.Note(t.Context(), []byte("all is done"))
 		held.Free(t.Context())
 		h.nodes[2].again()
+		told := h.nodes[2].told.Load()
 		time.Sleep(5 * time.Minute)
-		if v := h.nodes[2].lock.View(); string(v.Note) != "all is done" || v.Owner != "" {
+		if v := h.nodes[2].lock.View(); string(v.Note) != "all is done" || v.Owner != "" || h.nodes[2].told.Load() == told {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -256,7 +263,7 @@ func TestAFullDiskGivesNoVoice(t *testing.T) {
 
 // TestWhoKnowsNothingGivesNoVoiceForAWhile: neither whether somebody holds the lock already, nor whom its voice was given to.
 func TestWhoKnowsNothingGivesNoVoiceForAWhile(t *testing.T) {
-	for _, file := range []string{"", `{"term":`} {
+	for _, file := range []string{"", `{"term":`, `{"term":9007199254740993}`} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHall(t, 2)
 			defer h.end()
@@ -271,6 +278,9 @@ func TestWhoKnowsNothingGivesNoVoiceForAWhile(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			held, _ := take(t, h.nodes[0])
 			held.Free(t.Context())
+			if _, err := os.Stat(filepath.Join(h.nodes[1].dir, "meshlock.json.aside")); (err == nil) != (file != "") {
+				t.Errorf("%q is not set aside: %v", file, err)
+			}
 		})
 	}
 }
@@ -300,7 +310,7 @@ func TestHostileWordAboutTheLockChangesNothing(t *testing.T) {
 		for name, says := range map[string]struct {
 			body   string
 			status int
-		}{"no JSON": {`{"step"`, http.StatusBadRequest}, "too long": {strings.Repeat(" ", 1<<20), http.StatusRequestEntityTooLarge}} {
+		}{"no JSON": {`{"step"`, http.StatusBadRequest}, "too long": {strings.Repeat(" ", 600<<10), http.StatusRequestEntityTooLarge}} {
 			if status, text := h.nodes[0].say(h.nodes[1], says.body); status != says.status {
 				t.Errorf("%s: %d %s", name, status, text)
 			}
@@ -316,6 +326,9 @@ func TestOneThatSaysWrongThingsKeepsNobodyFromTheLock(t *testing.T) {
 	for name, file := range map[string]string{
 		"a term near the end of all":     `{"term":9007199254740992,"note":{"term":0,"number":0}}`,
 		"a note of a term near the end":  `{"term":9007199254740992,"note":{"term":9007199254740992,"number":1,"text":"eA=="}}`,
+		"of a note alone, that":          `{"term":1,"note":{"term":9007199254740991,"number":1,"text":"eA=="}}`,
+		"a term that is just too far":    `{"term":1000000,"note":{"term":0,"number":0}}`,
+		"one that is not":                `{"term":499999,"note":{"term":0,"number":0}}`,
 		"a holder of whom nobody knows":  `{"term":1,"owner":"n09","name":"ghost","token":"a","holds":true,"note":{"term":1,"number":1}}`,
 		"its voice is a stranger's, too": `{"term":1,"owner":"n09","name":"ghost","token":"a","note":{"term":0,"number":0}}`,
 	} {
@@ -331,6 +344,12 @@ func TestOneThatSaysWrongThingsKeepsNobodyFromTheLock(t *testing.T) {
 				}
 				if err := held.Note(t.Context(), []byte("n02 goes")); err != nil || !h.nodes[1].lock.Obeys("n01", held.Token()) {
 					t.Errorf("it does not lead: %v", err)
+				}
+				h.nodes[0].kill("failed")
+				h.nodes[0].again()
+				held, note = take(t, h.nodes[0]) // it is its own holder still
+				if note != "n02 goes" {
+					t.Errorf("finds %q after its restart", note)
 				}
 				held.Free(t.Context())
 			})

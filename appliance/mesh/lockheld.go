@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ var errBoth = errors.New("another node wants to lead at the same moment: see wha
 func (l *Lock) try(ctx context.Context) (*Held, []byte, error) {
 	asked := l.all(ctx, lockMessage{Step: lockAsk})
 	free := asked.majority(func(a lockAnswer) bool { return a.Owner == "" || a.Owner == l.cfg.ID })
-	if err := asked.held(l.cfg.ID); err != nil && free != nil { // else what is said of a holder is a lie, or over elsewhere
+	if err := asked.held(); err != nil && free != nil { // else what is said of a holder is a lie, or over elsewhere
 		return nil, nil, err
 	}
 	if err := asked.majority(func(lockAnswer) bool { return true }); err != nil {
@@ -72,13 +73,7 @@ func (l *Lock) try(ctx context.Context) (*Held, []byte, error) {
 		return h, h.note.Text, nil
 	}
 	l.all(context.WithoutCancel(ctx), lockMessage{Step: lockFree, Token: h.token})
-	if held := got.held(l.cfg.ID); held != nil {
-		return nil, nil, held
-	}
-	if got.other(l.cfg.ID) {
-		return nil, nil, errBoth
-	}
-	return nil, nil, err
+	return nil, nil, cmp.Or(got.held(), got.other(), err)
 }
 
 // Token names this hold to those who are to obey it, see [Lock.Obeys].
@@ -100,7 +95,7 @@ func (h *Held) Note(ctx context.Context, text []byte) error {
 	at := time.Now()
 	got := h.tell(ctx)
 	// Only while its last word counts: after that another one may have held it, and what that wrote would be lost.
-	if term := got.ahead(h.l.cfg.ID); h.Fresh() && term >= h.term && term-h.term < lockRise {
+	if term := got.ahead(); h.Fresh() && term >= h.term && term-h.term < lockRise {
 		h.term = term + 1
 		h.note = note{Term: h.term, Number: 1, Text: h.note.Text}
 		at, got = time.Now(), h.tell(ctx)
@@ -110,10 +105,7 @@ func (h *Held) Note(ctx context.Context, text []byte) error {
 		h.said = at
 		return nil
 	}
-	if held := got.held(h.l.cfg.ID); held != nil {
-		return held
-	}
-	return err
+	return cmp.Or(got.held(), err)
 }
 
 func (h *Held) tell(ctx context.Context) voices {
@@ -128,6 +120,7 @@ func (h *Held) Free(ctx context.Context) {
 
 // voices is what everyone said to one message.
 type voices struct {
+	self    string                // id of who asked
 	answers map[string]lockAnswer // by id
 	faults  map[string]string     // by name
 	names   map[string]string     // by id
@@ -135,7 +128,7 @@ type voices struct {
 
 // all tells this node first, and then everyone at one time.
 func (l *Lock) all(ctx context.Context, msg lockMessage) voices {
-	v := voices{map[string]lockAnswer{}, map[string]string{}, map[string]string{l.cfg.ID: l.cfg.Name}}
+	v := voices{l.cfg.ID, map[string]lockAnswer{}, map[string]string{}, map[string]string{l.cfg.ID: l.cfg.Name}}
 	own := l.take(l.cfg.ID, msg)
 	v.answers[l.cfg.ID] = own
 	if !own.OK && msg.Step != lockFree {
@@ -143,7 +136,7 @@ func (l *Lock) all(ctx context.Context, msg lockMessage) voices {
 	}
 	alive, failed, _ := l.cfg.Members()
 	for _, m := range failed {
-		v.names[m.ID], v.faults[m.Name] = m.Name, "it is away"
+		v.faults[m.Name] = "it is away"
 	}
 	var (
 		mu    sync.Mutex
@@ -159,7 +152,7 @@ func (l *Lock) all(ctx context.Context, msg lockMessage) voices {
 		told.Go(func() {
 			defer func() { <-limit }()
 			a, err := l.tell(ctx, m, msg)
-			if err == nil && max(a.Term, a.Note.Term) > own.Term+maxLeap { // nobody would take what follows from that
+			if err == nil && max(a.Term, a.Note.Term) > own.Term+maxLeap/2 { // others, who may be behind this node, would not take what follows from that
 				err = errors.New("its count of who led is farther than anybody's can be: stop it and take its meshlock.json away")
 			}
 			mu.Lock()
@@ -178,10 +171,7 @@ func (l *Lock) all(ctx context.Context, msg lockMessage) voices {
 // majority fails unless more than half of all that anybody knows said so.
 func (v voices) majority(yes func(lockAnswer) bool) error {
 	voters, votes := map[string]bool{}, 0
-	for id := range v.names {
-		voters[id] = true
-	}
-	for _, a := range v.answers {
+	for _, a := range v.answers { // this node's own is one of them
 		for _, id := range a.Known {
 			voters[id] = true
 		}
@@ -194,7 +184,25 @@ func (v voices) majority(yes func(lockAnswer) bool) error {
 	if 2*votes > len(voters) {
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d go along, and more than half must%s: bring the others back; one that is off counts for a day, after a goodbye for an hour", ErrLockMinority, votes, len(voters), v.missing(yes))
+	return fmt.Errorf("%w: %d of %d go along, and more than half must%s: bring the others back; one that is off counts for a day, after a goodbye for an hour%s",
+		ErrLockMinority, votes, len(voters), v.missing(yes), v.strangers(votes))
+}
+
+// strangers names those without whose word it would be a majority: they speak of members that this node has not met. A lie
+// about that cannot be told from the truth of who came before it, so it counts, but not in secret.
+func (v voices) strangers(votes int) string {
+	met := v.answers[v.self].Known
+	if 2*votes <= len(met) {
+		return ""
+	}
+	var all []string
+	for id, a := range v.answers {
+		if n := len(slices.DeleteFunc(slices.Clone(a.Known), func(id string) bool { return slices.Contains(met, id) })); n > 0 {
+			all = append(all, fmt.Sprintf("%s speaks of %d", v.names[id], n))
+		}
+	}
+	slices.Sort(all)
+	return "; of members that this node has not met " + strings.Join(all[:min(len(all), 8)], ", ") + ": if there are none such, stop that node"
 }
 
 // missing names who does not go along, and why.
@@ -226,31 +234,34 @@ func (v voices) missing(yes func(lockAnswer) bool) string {
 }
 
 // held names another one that has the lock.
-func (v voices) held(self string) error {
+func (v voices) held() error {
 	for _, a := range v.answers {
-		if a.Owner != "" && a.Owner != self && a.Holds {
+		if a.Owner != "" && a.Owner != v.self && a.Holds {
 			return &LockedError{Name: a.Name, Left: time.Duration(a.LeftMS) * time.Millisecond}
 		}
 	}
 	return nil
 }
 
-// other reports whether somebody else has got voices, or had meanwhile.
-func (v voices) other(self string) bool {
+// other is errBoth if somebody else has got voices, whom it names, or had meanwhile.
+func (v voices) other() (err error) {
 	for _, a := range v.answers {
-		if a.Owner != "" && a.Owner != self || a.Why == lockLate {
-			return true
+		if a.Owner != "" && a.Owner != v.self {
+			return fmt.Errorf("%w (%s)", errBoth, a.Name)
+		}
+		if a.Why == lockLate {
+			err = errBoth
 		}
 	}
-	return false
+	return err
 }
 
 // ahead is the highest term of those who gave their voice to a try that came to nothing, which was of the holder's own term or
 // a later one, and have it back: they would not hear the holder for as long as it holds. Its voices are given to it, so nobody
 // else has a majority meanwhile, and it may count on from there.
-func (v voices) ahead(self string) (highest uint64) {
+func (v voices) ahead() (highest uint64) {
 	for _, a := range v.answers {
-		if a.Why == lockLate && (a.Owner == "" || a.Owner == self) {
+		if a.Why == lockLate {
 			highest = max(highest, a.Term)
 		}
 	}

@@ -1,8 +1,10 @@
 package mesh_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,8 +30,9 @@ type hall struct {
 	lost  func() bool          // a message, or the answer to it; nil = none is
 
 	mu   sync.Mutex
-	cut  map[string]int    // side of a parted network, by id; those of another side are not reached
-	gone map[string]string // state by id of who is not alive: failed or left
+	loss func(to, step string) bool // whether a message comes to nobody; nil = each comes
+	cut  map[string]int             // side of a parted network, by id; those of another side are not reached
+	gone map[string]string          // state by id of who is not alive: failed or left
 }
 
 // keyholder is one node that may hold the lock.
@@ -38,6 +42,7 @@ type keyholder struct {
 	dir    string
 	lock   *mesh.Lock
 	signer *mesh.Signer
+	told   atomic.Int64 // how often of a change
 	stop   func()
 }
 
@@ -95,11 +100,12 @@ func (k *keyholder) start() {
 	lock := mesh.NewLock(mesh.LockConfig{
 		ID: k.ID, Name: k.Name, Dir: k.dir, Keys: ring, Client: client,
 		Verifier: mesh.NewVerifier(mesh.VerifierConfig{ID: k.ID, Keys: ring}), Members: k.members,
+		Changed: func() { k.told.Add(1) },
 	})
 	k.h.mu.Lock()
 	k.lock = lock
 	k.h.mu.Unlock()
-	server := &http.Server{Handler: k.h.badly(ctx, lock)}
+	server := &http.Server{Handler: k.badly(ctx, lock)}
 	var wg sync.WaitGroup
 	l := k.h.net.listen(k.Addr)
 	wg.Go(func() { _ = server.Serve(l) })
@@ -176,13 +182,35 @@ func (k *keyholder) members() (alive, failed, left []mesh.Member) {
 	return alive, failed, left
 }
 
+// losing has the network lose messages; nil = no more.
+func (h *hall) losing(which func(to, step string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loss = which
+}
+
+// loses reports whether what r brings to k is lost.
+func (k *keyholder) loses(r *http.Request) bool {
+	k.h.mu.Lock()
+	which := k.h.loss
+	k.h.mu.Unlock()
+	if which == nil {
+		return false
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var m struct{ Step string }
+	return json.Unmarshal(body, &m) == nil && which(k.ID, m.Step)
+}
+
 // badly is the network's way with what comes to one life of a node.
-func (h *hall) badly(life context.Context, next http.Handler) http.Handler {
+func (k *keyholder) badly(life context.Context, next http.Handler) http.Handler {
+	h := k.h
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.delay != nil {
 			time.Sleep(h.delay())
 		}
-		if life.Err() != nil || h.lost != nil && h.lost() {
+		if life.Err() != nil || h.lost != nil && h.lost() || k.loses(r) {
 			panic(http.ErrAbortHandler)
 		}
 		next.ServeHTTP(w, r)

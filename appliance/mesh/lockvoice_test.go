@@ -29,6 +29,9 @@ func TestAVoiceIsNoHold(t *testing.T) {
 			{"a rival's note", rival, `{"step":"note","term":9,"token":"r","name":"node3","note":{"term":9,"number":1}}`, `"why":"held"`, false},
 			{"the hold", asks, `{"step":"note","term":4,"token":"a","name":"node1","note":{"term":4,"number":1,"text":"eA=="}}`, `"ok":true`, true},
 			{"the next note", asks, `{"step":"note","term":4,"token":"a","name":"node1","note":{"term":4,"number":2,"text":"eQ=="}}`, `"ok":true`, true},
+			{"a note of a run before", asks, `{"step":"note","term":4,"token":"b","name":"node1","note":{"term":4,"number":9,"text":"eg=="}}`, `"why":"older"`, true},
+			{"it counts on", asks, `{"step":"note","term":6,"token":"a","name":"node1","note":{"term":6,"number":1,"text":"eQ=="}}`, `"ok":true`, true},
+			{"from before it did, late", asks, `{"step":"note","term":4,"token":"a","name":"node1","note":{"term":4,"number":9,"text":"eg=="}}`, `"why":"older"`, true},
 			{"the first one, late", asks, `{"step":"note","term":4,"token":"a","name":"node1","note":{"term":4,"number":1,"text":"eA=="}}`, `"why":"older"`, true},
 			{"the try, late", asks, `{"step":"try","term":4,"token":"a","name":"node1"}`, `"why":"older"`, true},
 			{"a run before", asks, `{"step":"try","term":4,"token":"b","name":"node1"}`, `"why":"older"`, true},
@@ -37,7 +40,7 @@ func TestAVoiceIsNoHold(t *testing.T) {
 			{"the end", asks, `{"step":"free","token":"a"}`, `"ok":true`, false},
 			{"the hold, late", asks, `{"step":"note","term":4,"token":"a","name":"node1","note":{"term":4,"number":2,"text":"eQ=="}}`, `"why":"older"`, false},
 			{"a rival's old try", rival, `{"step":"try","term":4,"token":"r","name":"node3"}`, `"why":"older"`, false},
-			{"a rival's new one", rival, `{"step":"try","term":5,"token":"r","name":"node3"}`, `"ok":true`, false},
+			{"a rival's new one, with a note", rival, `{"step":"try","term":7,"token":"r","name":"node3","note":{"term":7,"number":1,"text":"eg=="}}`, `"ok":true`, false},
 		} {
 			if status, text := c.from.say(to, c.body); status != http.StatusOK || !strings.Contains(text, c.want) {
 				t.Errorf("%s: %d %s, want %s", c.what, status, text, c.want)
@@ -55,7 +58,7 @@ func TestAVoiceIsNoHold(t *testing.T) {
 // TestVoicesOfThoseWhoAreGoneCountForAWhile: two machines of three that are switched off are no reason to wait for ever, and one
 // that just sees nobody is no majority of itself.
 func TestVoicesOfThoseWhoAreGoneCountForAWhile(t *testing.T) {
-	for as, within := range map[string]time.Duration{"left": time.Hour, "unseen": 24 * time.Hour} {
+	for as, within := range map[string]time.Duration{"left": time.Hour, "failed": 24 * time.Hour, "unseen": 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHall(t, 3)
 			defer h.end()

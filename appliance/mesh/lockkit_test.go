@@ -43,6 +43,7 @@ type keyholder struct {
 	lock   *mesh.Lock
 	signer *mesh.Signer
 	told   atomic.Int64 // how often of a change
+	says   string       // to whatever is asked, signed as it should be; "" = what its lock says
 	stop   func()
 }
 
@@ -105,7 +106,7 @@ func (k *keyholder) start() {
 	k.h.mu.Lock()
 	k.lock = lock
 	k.h.mu.Unlock()
-	server := &http.Server{Handler: k.badly(ctx, lock)}
+	server := &http.Server{Handler: k.badly(ctx, k.rogue(lock))}
 	var wg sync.WaitGroup
 	l := k.h.net.listen(k.Addr)
 	wg.Go(func() { _ = server.Serve(l) })
@@ -203,6 +204,21 @@ func (k *keyholder) loses(r *http.Request) bool {
 	return json.Unmarshal(body, &m) == nil && which(k.ID, m.Step)
 }
 
+// rogue is a node that may say what it likes.
+func (k *keyholder) rogue(next http.Handler) http.Handler {
+	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: k.ID, Keys: keys(k.h.t, mesh.KeyConfig{Secret: secret})})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if k.says == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		peer, err := verifier.Check(r)
+		check(k.h.t, err)
+		_, _ = io.Copy(io.Discard, peer.VerifyBody(r.Body))
+		mesh.WriteSigned(w, r, peer, []byte(k.says))
+	})
+}
+
 // badly is the network's way with what comes to one life of a node.
 func (k *keyholder) badly(life context.Context, next http.Handler) http.Handler {
 	h := k.h
@@ -227,10 +243,15 @@ func (k *keyholder) say(to *keyholder, body string) (status int, answer string) 
 		k.h.t.Fatal(err)
 	}
 	k.signer.Sign(req, to.ID, sha256.Sum256([]byte(body)))
-	transport := &http.Transport{DialContext: k.h.net.DialContext, DisableKeepAlives: true}
+	return k.h.send(req)
+}
+
+// send brings a request as it is.
+func (h *hall) send(req *http.Request) (status int, answer string) {
+	transport := &http.Transport{DialContext: h.net.DialContext, DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		k.h.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)

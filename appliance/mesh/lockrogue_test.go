@@ -1,8 +1,10 @@
 package mesh_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,70 @@ import (
 
 	"viiwork/appliance/mesh"
 )
+
+// TestOnlyMembersSpeakOfTheLock, with the secret, and as it is done.
+func TestOnlyMembersSpeakOfTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, 2)
+		defer h.end()
+		try := `{"step":"try","term":1,"token":"a","name":"node1"}`
+		sent := func(method string, sign func(*http.Request)) int {
+			req, err := http.NewRequest(method, "http://"+h.nodes[1].Addr+"/v1/lock", strings.NewReader(try))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sign(req)
+			status, _ := h.send(req)
+			return status
+		}
+		digest := sha256.Sum256([]byte(try))
+		stranger := mesh.NewSigner(mesh.SignerConfig{ID: "n01", Keys: keys(t, mesh.KeyConfig{Secret: []byte(strings.Repeat("anothers", 4))})})
+		for what, got := range map[string][2]int{
+			"unsigned":                 {sent(http.MethodPost, func(*http.Request) {}), http.StatusForbidden},
+			"with another secret":      {sent(http.MethodPost, func(r *http.Request) { stranger.Sign(r, "n02", digest) }), http.StatusForbidden},
+			"for another node":         {sent(http.MethodPost, func(r *http.Request) { h.nodes[0].signer.Sign(r, "n03", digest) }), http.StatusForbidden},
+			"another than was signed":  {sent(http.MethodPost, func(r *http.Request) { h.nodes[0].signer.Sign(r, "n02", sha256.Sum256([]byte("x"))) }), http.StatusBadRequest},
+			"by a method of no use":    {sent(http.MethodPut, func(r *http.Request) { h.nodes[0].signer.Sign(r, "n02", digest) }), http.StatusMethodNotAllowed},
+			"as it is done, for a try": {sent(http.MethodPost, func(r *http.Request) { h.nodes[0].signer.Sign(r, "n02", digest) }), http.StatusOK},
+		} {
+			if got[0] != got[1] {
+				t.Errorf("%s: %d, want %d", what, got[0], got[1])
+			}
+		}
+	})
+}
+
+// TestAnswerThatMakesNoSenseIsNoVoice, though it says yes.
+func TestAnswerThatMakesNoSenseIsNoVoice(t *testing.T) {
+	many := strings.TrimSuffix(strings.Repeat(`"n",`, mesh.MaxMembers+1), ",")
+	for name, more := range map[string]string{
+		"a term":         `"term":9007199254740993`,
+		"a reason":       `"why":"a\nb"`,
+		"an id":          `"owner":"a b"`,
+		"a name":         `"name":"a\nb"`,
+		"less than none": `"left_ms":-1`,
+		"for ever":       `"left_ms":120001`,
+		"a note's term":  `"note":{"term":9007199254740993,"number":1}`,
+		"a note's count": `"note":{"term":0,"number":9007199254740993}`,
+		"a member":       `"known":["a b"]`,
+		"members":        `"known":[` + many + `]`,
+		"no JSON":        `"known":`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := buildHall(t, 3)
+				h.nodes[2].says = `{"ok":true,` + more + `}`
+				h.begin()
+				defer h.end()
+				h.nodes[1].kill("failed")
+				_, _, err := h.nodes[0].lock.Take(t.Context())
+				if !errors.Is(err, mesh.ErrLockMinority) || !strings.Contains(err.Error(), "node3: the answer makes no sense") {
+					t.Errorf("it says %v", err)
+				}
+			})
+		})
+	}
+}
 
 // TestWhoSpeaksOfMembersThatNobodyMetIsNamed: they count, as they may be there, but whoever reads why nobody leads learns whose
 // word that is.

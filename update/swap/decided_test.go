@@ -40,8 +40,12 @@ func TestWhatIsDecidedStays(t *testing.T) {
 					t.Fatal("it was not killed")
 				}
 				d.before, d.images[newImage] = nil, c.then
+				begun := time.Now()
 				if err := swap.Run(t.Context(), d.config(dir)); err != nil {
 					t.Fatal(err)
+				}
+				if took := time.Since(begun); took > 10*time.Second {
+					t.Errorf("it judged again, for %v", took)
 				}
 				if o := last(t, dir); o.Good != (name == "forward") || !maps.Equal(d.names(), c.want) {
 					t.Errorf("outcome %+v, containers %v", o, d.names())
@@ -51,10 +55,72 @@ func TestWhatIsDecidedStays(t *testing.T) {
 	}
 }
 
-// starts are the images of what was started.
+// TestWhatIsDecidedStaysHoweverOftenItsHelperIsKilled: only the way to a decision has an end.
+func TestWhatIsDecidedStaysHoweverOftenItsHelperIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, dir := newDaemon(t), t.TempDir()
+		d.begin(dir)
+		for range 30 {
+			ctx, kill := context.WithCancel(t.Context())
+			d.before = func(int) error {
+				if p, err := swap.At(dir).Plan(); err == nil && p.Good {
+					kill()
+					return errKilled
+				}
+				return nil
+			}
+			if swap.Run(ctx, d.config(dir)) == nil {
+				t.Fatal("it was not killed")
+			}
+		}
+		d.before = nil
+		if err := swap.Run(t.Context(), d.config(dir)); err != nil || !last(t, dir).Good || !maps.Equal(d.names(), wentForward) {
+			t.Errorf("%v, containers %v", err, d.names())
+		}
+	})
+}
+
+// TestNobodyTakesBackWhatIsDecided, nor changes why it was taken back.
+func TestNobodyTakesBackWhatIsDecided(t *testing.T) {
+	for _, good := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d, dir := newDaemon(t), t.TempDir()
+			d.begin(dir)
+			if d.images[newImage] = (behaviour{version: "v1.1.0", ready: 2}); !good {
+				d.images[newImage] = bad["answers nothing"].is
+			}
+			asked := 0
+			d.before = func(int) error {
+				if p, err := swap.At(dir).Plan(); err == nil && p != nil && (p.Good || p.Failed != "") {
+					asked++
+					if err := swap.At(dir).Stop("a person took it back"); (err != nil) != good || good && !errors.Is(err, swap.ErrRefused) {
+						t.Errorf("good %v: %v", good, err)
+					}
+				}
+				return nil
+			}
+			if err := swap.Run(t.Context(), d.config(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if o := last(t, dir); asked == 0 || o.Good != good || strings.Contains(o.Why, "a person") {
+				t.Errorf("asked %d times: %+v", asked, o)
+			}
+		})
+	}
+}
+
+// starts are the images of what was started, and of what was stopped how.
 type starts struct {
 	*daemon
 	images []string
+	stops  []string
+}
+
+func (s *starts) StopBox(ctx context.Context, id string, grace time.Duration) error {
+	if is, err := s.LookAt(ctx, id); err == nil {
+		s.stops = append(s.stops, is.Image+" within "+grace.String())
+	}
+	return s.daemon.StopBox(ctx, id, grace)
 }
 
 func (s *starts) StartBox(ctx context.Context, id string) error {

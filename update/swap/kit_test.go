@@ -24,12 +24,21 @@ const (
 // behaviour is what a node of an image does.
 type behaviour struct {
 	version  string
-	ready    int           // backends of its one model
-	mute     bool          // it does not answer at all
-	fails    bool          // it serves, but no completion
-	diesIn   time.Duration // of its start; 0 = never
-	unstarts bool          // Docker cannot start it
-	against  string        // what it has against the configuration
+	ready    int                                    // backends of its one model
+	mute     bool                                   // it does not answer at all
+	fails    bool                                   // it serves, but no completion
+	diesIn   time.Duration                          // of its start; 0 = never
+	unstarts bool                                   // Docker cannot start it
+	against  string                                 // what it has against the configuration
+	ages     func(age time.Duration, is *behaviour) // what becomes of it; nil = nothing
+}
+
+// at is what it does at an age.
+func (b behaviour) at(age time.Duration) behaviour {
+	if b.ages != nil {
+		b.ages(age, &b)
+	}
+	return b
 }
 
 // vessel is a container of the daemon.
@@ -268,15 +277,18 @@ func (d *daemon) running() *vessel {
 // Look and Complete are the node's.
 func (d *daemon) Look(context.Context) (install.Sight, error) {
 	v := d.running()
-	if v == nil || d.images[v.Image].mute {
+	if v == nil {
 		return install.Sight{}, errors.New("connection refused")
 	}
-	is := d.images[v.Image]
+	is := d.images[v.Image].at(time.Since(v.Started))
+	if is.mute {
+		return install.Sight{}, errors.New("connection refused")
+	}
 	return install.Sight{PID: 1, Version: is.version, Ready: map[string]int{"m": is.ready}}, nil
 }
 
 func (d *daemon) Complete(context.Context, string) error {
-	if v := d.running(); v == nil || d.images[v.Image].fails {
+	if v := d.running(); v == nil || d.images[v.Image].at(time.Since(v.Started)).fails {
 		return errors.New("502 engine")
 	}
 	return nil
@@ -297,11 +309,16 @@ func self() swap.Self {
 // begin makes the plan of a swap to the new image, as one goes back to an image of before.
 func (d *daemon) begin(dir string) {
 	d.t.Helper()
+	d.beginAs(dir, self())
+}
+
+func (d *daemon) beginAs(dir string, own swap.Self) {
+	d.t.Helper()
 	if err := swap.Remember(dir, swap.State{Previous: &swap.Kept{Version: "v1.1.0", Image: newImage}}); err != nil {
 		d.t.Fatal(err)
 	}
 	err := swap.Begin(d.t.Context(), d.config(dir), swap.Order{
-		Self: self(), From: "v1.0.0", Socket: "/var/lib/viiwork/viiwork.sock", Node: "attic", Patience: 2 * time.Minute, Watch: 30 * time.Second,
+		Self: own, From: "v1.0.0", Socket: "/var/lib/viiwork/viiwork.sock", Node: "attic", Patience: 2 * time.Minute, Watch: 30 * time.Second,
 	})
 	if err != nil {
 		d.t.Fatal(err)

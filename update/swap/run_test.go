@@ -63,6 +63,9 @@ func TestNewContainerTakesTheOldOnesPlace(t *testing.T) {
 		if d.tags["viiwork:latest"] != newImage || d.tags["viiwork-node:v1.0.0"] != oldImage {
 			t.Errorf("names of images: %v", d.tags)
 		}
+		if s, err := swap.At(dir).State(); err != nil || s.Previous == nil || *s.Previous != (swap.Kept{Version: "v1.0.0", Image: oldImage}) || len(s.Bad) != 0 {
+			t.Errorf("one can go back to %+v, bad are %v: %v", s.Previous, s.Bad, err)
+		}
 	})
 }
 
@@ -73,8 +76,12 @@ func TestBadVersionsAreTakenBack(t *testing.T) {
 				d, dir := newDaemon(t), t.TempDir()
 				d.begin(dir)
 				d.images[newImage] = c.is
+				begun := time.Now()
 				if err := swap.Run(t.Context(), d.config(dir)); err != nil {
 					t.Fatal(err)
+				}
+				if took := time.Since(begun); took > 150*time.Second { // the patience, and half a minute of watching
+					t.Errorf("it took %v", took)
 				}
 				if got := d.names(); !maps.Equal(got, wentBack) {
 					t.Errorf("containers %v", got)
@@ -84,6 +91,9 @@ func TestBadVersionsAreTakenBack(t *testing.T) {
 				}
 				if d.tags["viiwork:latest"] != oldImage {
 					t.Error("the image's name has moved")
+				}
+				if s, err := swap.At(dir).State(); err != nil || len(s.Bad) != 1 || s.Bad[0].Version != "v1.1.0" || !strings.Contains(s.Bad[0].Why, c.want) {
+					t.Errorf("bad are %v: %v", s.Bad, err)
 				}
 			})
 		})
@@ -161,7 +171,7 @@ func killAt(t *testing.T, at int, how string, new behaviour, want map[string]str
 	if !maps.Equal(got, want) {
 		t.Errorf("act %d: containers %v, want %v", at, got, want)
 	}
-	if o := last(t, dir); o.Good != (new == behaviour{version: "v1.1.0", ready: 2}) || o.Fault != "" {
+	if o := last(t, dir); o.Good == new.fails || o.Fault != "" {
 		t.Errorf("act %d: outcome %+v", at, o)
 	}
 	return cut
@@ -369,7 +379,7 @@ func TestPlanIsForTheNodesUserAlone(t *testing.T) {
 
 func FuzzPlan(f *testing.F) {
 	good := fmt.Sprintf(`{"id":%q,"version":"v1","image":"i","old":"o","old_image":"p","name":"n","new":{"Image":"i","Labels":{"viiwork.swap":%[1]q}},"runs_left":3}`, strings.Repeat("0a", 16))
-	for _, text := range []string{good, "{}", "", "null", "[", strings.Replace(good, "3}", "-1}", 1), strings.Replace(good, "3}", `3,"good":true,"failed":"x"}`, 1)} {
+	for _, text := range []string{good, strings.Replace(good, `"i","old"`, `"j","old"`, 1), strings.Replace(good, `swap":"0a`, `swap":"0b`, 1), "{}", "", "null", "[", strings.Replace(good, "3}", "-1}", 1), strings.Replace(good, "3}", `3,"good":true,"failed":"x"}`, 1)} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -381,7 +391,7 @@ func FuzzPlan(f *testing.F) {
 			t.Fatal(err)
 		}
 		p, err := swap.At(dir).Plan()
-		if err == nil && p != nil && (p.Name == "" || p.Old == "" || p.New.Image != p.Image || p.Good && p.Failed != "" || p.Runs < 0) {
+		if err == nil && p != nil && (p.Name == "" || p.Old == "" || p.New.Image != p.Image || p.New.Labels["viiwork.swap"] != p.ID || p.Good && p.Failed != "" || p.Runs < 0) {
 			t.Errorf("taken: %+v", p)
 		}
 		if err == nil && !json.Valid(text) {

@@ -59,6 +59,22 @@ func TestContainerThatCannotComeBackIsNotReplaced(t *testing.T) {
 	}
 }
 
+// TestMountThatCannotBeWrittenIsOne, and one around a path is.
+func TestMountThatCannotBeWrittenIsOne(t *testing.T) {
+	s := self()
+	s.Binds = append(s.Binds, "/home/x/viiwork:/etc/viiwork:ro", "/srv:/srv")
+	s.Needs = append(s.Needs, "/etc/viiwork", "/srv/models", "/srv")
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"/srv2", "/", "/etc"} {
+		s.Needs = []string{path}
+		if err := s.Check(); !errors.Is(err, swap.ErrRefused) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // TestOneSwapAtATime: while one is on trial no other begins, and its helper is started should it have ended.
 func TestOneSwapAtATime(t *testing.T) {
 	d, dir := newDaemon(t), t.TempDir()

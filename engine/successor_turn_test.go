@@ -53,6 +53,47 @@ func TestNextBackendWaitsForTheOldEngineThatDrains(t *testing.T) {
 	})
 }
 
+// TestReloadInTheMiddleOfAChangeDoesNotBeginItAnew.
+func TestReloadInTheMiddleOfAChangeDoesNotBeginItAnew(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, roomy)
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		h.runner.loads = 20 * time.Second
+		for range 3 {
+			h.Apply([]engine.Model{newProgram(m)})
+			pass(8 * time.Second)
+		}
+		if b := h.want("m#0", engine.StateReady); b.Change != nil || len(h.runner.all()) != 2 || len(h.alive("llama-server-new")) != 1 {
+			t.Errorf("%d engines were started, %+v", len(h.runner.all()), b.Change)
+		}
+	})
+}
+
+// TestNewImageIsANewProgram, as a new binary is.
+func TestNewImageIsANewProgram(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, roomy)
+		m := h.model("m", 1, 1)
+		m.Image = "engine:old"
+		h.run(m)
+		pass(5 * time.Second)
+		h.runner.loads = 20 * time.Second
+		m.Image = "engine:new"
+		h.Apply([]engine.Model{m})
+		pass(10 * time.Second)
+		h.takesNewRequests("m")
+		if c := h.state("m#0").Change; c == nil || c.State != engine.StateLoading || !h.runner.of("m#0")[0].alive() {
+			t.Errorf("while it loads: %+v", c)
+		}
+		pass(20 * time.Second)
+		if all := h.runner.all(); len(all) != 2 || all[0].alive() || all[1].spec.Model.Image != "engine:new" {
+			t.Errorf("%d engines were started", len(all))
+		}
+	})
+}
+
 // TestEngineWhoseKeyIsLostIsReplaced: it would answer to nothing that this run knows.
 func TestEngineWhoseKeyIsLostIsReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

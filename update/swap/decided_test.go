@@ -96,6 +96,9 @@ func TestNobodyTakesBackWhatIsDecided(t *testing.T) {
 					if err := swap.At(dir).Stop("a person took it back"); (err != nil) != good || good && !errors.Is(err, swap.ErrRefused) {
 						t.Errorf("good %v: %v", good, err)
 					}
+					if now, err := swap.At(dir).Plan(); err != nil || now.Good != p.Good || now.Failed != p.Failed {
+						t.Errorf("good %v: the plan says %+v, %v", good, now, err)
+					}
 				}
 				return nil
 			}

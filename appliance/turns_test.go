@@ -104,3 +104,82 @@ func TestOldEngineThatFinishesALongStreamIsNoFault(t *testing.T) {
 		}
 	})
 }
+
+// TestReloadPassesOverWhatDoesNotComeBack, whether that took too long or failed; what is on its way keeps its turn.
+func TestReloadPassesOverWhatDoesNotComeBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		change *engine.Change
+		after  time.Duration
+		looked bool // a look was due meanwhile
+		warned int
+		want   []string
+	}{
+		"it loads":              {&engine.Change{State: engine.StateLoading}, time.Minute, true, 0, []string{"new", "old", "old"}},
+		"the old one finishes":  {&engine.Change{State: engine.StateDraining}, 9 * time.Minute, true, 0, []string{"new", "old", "old"}},
+		"it loads for too long": {&engine.Change{State: engine.StateLoading}, 9 * time.Minute, true, 1, []string{"new", "new", "old"}},
+		"it failed":             {&engine.Change{State: engine.StateFailed}, time.Second, true, 1, []string{"new", "new", "old"}},
+		"it failed just now":    {&engine.Change{State: engine.StateFailed}, 0, false, 0, []string{"new", "new", "old"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var turns appliance.Turns
+			told := turns.Want(fleetOf("old", "old", "old"), nil)
+			told = turns.Want(fleetOf("new", "new", "new"), states(told))
+			now := states(told)
+			now[0].Backends[0].Change = c.change
+			time.Sleep(c.after)
+			if c.looked && turns.Due(now) {
+				t.Errorf("%s: the next one has its turn by itself", name)
+			}
+			if got := turns.Warning(); len(got) != c.warned {
+				t.Errorf("%s: warned of %v", name, got)
+			}
+			if got := imagesIn(turns.Want(fleetOf("new", "new", "new"), now)); !slices.Equal(got, c.want) {
+				t.Errorf("%s: after a reload %v, want %v", name, got, c.want)
+			}
+		})
+	}
+}
+
+// TestModelOnItsWayMayGoBack: it is not put behind those that wait.
+func TestModelOnItsWayMayGoBack(t *testing.T) {
+	var turns appliance.Turns
+	told := turns.Want(fleetOf("old", "old"), nil)
+	told = turns.Want(fleetOf("new", "new"), states(told))
+	now := states(told)
+	now[0].Backends[0].Change = &engine.Change{State: engine.StateLoading}
+	if got := imagesIn(turns.Want(fleetOf("old", "new"), now)); !slices.Equal(got, []string{"old", "old"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestTurnIsOverWhenAllOfTheModelHasChanged: each backend has its own time for it, and what other models do is nothing to it.
+func TestTurnIsOverWhenAllOfTheModelHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns appliance.Turns
+		told := turns.Want(fleetOf("old", "old", "old"), nil)
+		before := states(told)
+		told = turns.Want(fleetOf("new", "new", "new"), before)
+		if turns.Due(before) {
+			t.Error("it is due before the engine has heard of the first one's")
+		}
+		now := states(told)
+		now[0].Backends = append(now[0].Backends, engine.BackendState{State: engine.StateReady, Change: &engine.Change{State: engine.StateLoading}})
+		now[2].Backends[0].Change = &engine.Change{State: engine.StateDraining}
+		for _, c := range []struct {
+			pass   time.Duration
+			warned int
+		}{{3 * time.Minute, 0}, {2 * time.Minute, 1}} { // of four
+			if time.Sleep(c.pass); turns.Due(now) || len(turns.Warning()) != c.warned {
+				t.Errorf("%v later: warned of %v", c.pass, turns.Warning())
+			}
+		}
+		now[0].Backends[1].Change.State = engine.StateDraining
+		if turns.Due(now) || len(turns.Warning()) != 0 {
+			t.Errorf("it serves, and warned is of %v", turns.Warning())
+		}
+		now[0].Backends[1].Change = nil
+		if !turns.Due(now) || !turns.Due(now[1:]) {
+			t.Error("the next one's turn does not come")
+		}
+	})
+}

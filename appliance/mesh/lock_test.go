@@ -240,9 +240,7 @@ func TestAFullDiskGivesNoVoice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(t, 2)
 		defer h.end()
-		if err := os.RemoveAll(h.nodes[1].dir); err != nil {
-			t.Fatal(err)
-		}
+		h.nodes[1].losesDisk()
 		_, _, err := h.nodes[0].lock.Take(t.Context())
 		if !errors.Is(err, mesh.ErrLockMinority) || !strings.Contains(err.Error(), "node2: it cannot write its file") {
 			t.Error(err)
@@ -303,7 +301,7 @@ func TestHostileWordAboutTheLockChangesNothing(t *testing.T) {
 			"nothing to free":     `{"step":"free","token":""}`,
 			"a long note":         fmt.Sprintf(`{"step":"note","term":1,"token":"a","name":"x","note":{"term":1,"number":1,"text":"%s"}}`, strings.Repeat("AAAA", 90_000)),
 		} {
-			if status, text := h.nodes[0].say(h.nodes[1], body); status != http.StatusOK || !strings.Contains(text, `"ok":false`) || !strings.Contains(text, `"term":0`) {
+			if status, text := h.nodes[0].say(h.nodes[1], body); status != http.StatusOK || !strings.Contains(text, `"ok":false`) || !strings.Contains(text, `"term":0,"note"`) {
 				t.Errorf("%s: %d %s", name, status, text)
 			}
 		}

@@ -81,6 +81,9 @@ func (k *keyholder) keep(text string) {
 	}
 }
 
+// losesDisk takes the node's folder away, at one moment: it may be writing.
+func (k *keyholder) losesDisk() { check(k.h.t, os.Rename(k.dir, k.dir+"-lost")) }
+
 func (h *hall) end() {
 	for _, k := range h.nodes {
 		k.stop()
@@ -244,6 +247,14 @@ func (k *keyholder) say(to *keyholder, body string) (status int, answer string) 
 	}
 	k.signer.Sign(req, to.ID, sha256.Sum256([]byte(body)))
 	return k.h.send(req)
+}
+
+// term is how far another one has counted.
+func (k *keyholder) term(of *keyholder) uint64 {
+	_, text := k.say(of, `{"step":"ask"}`)
+	var a struct{ Term uint64 }
+	check(k.h.t, json.Unmarshal([]byte(text), &a))
+	return a.Term
 }
 
 // send brings a request as it is.

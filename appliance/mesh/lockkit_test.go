@@ -259,7 +259,9 @@ func (k *keyholder) term(of *keyholder) uint64 {
 
 // send brings a request as it is.
 func (h *hall) send(req *http.Request) (status int, answer string) {
-	transport := &http.Transport{DialContext: h.net.DialContext, DisableKeepAlives: true}
+	// A connection that is to be closed has the server read no more of a body than it needs, and the rest is an error.
+	transport := &http.Transport{DialContext: h.net.DialContext}
+	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		h.t.Fatal(err)

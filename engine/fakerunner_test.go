@@ -105,6 +105,9 @@ type fakeProcess struct {
 	ended   chan struct{}
 	exit    engine.Exit
 	stopped bool // by us
+	stays   int  // times that it cannot be stopped yet
+
+	lost chan error // the runner loses sight of it, and it lives; nil = never
 }
 
 func (p *fakeProcess) Record() engine.Record { return p.rec }
@@ -139,12 +142,21 @@ func (p *fakeProcess) Wait(ctx context.Context) (engine.Exit, error) {
 	select {
 	case <-p.ended:
 		return p.exit, nil
+	case err := <-p.lost:
+		return engine.Exit{}, err
 	case <-ctx.Done():
 		return engine.Exit{}, ctx.Err()
 	}
 }
 
 func (p *fakeProcess) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	stays := p.stays > 0
+	p.stays--
+	p.mu.Unlock()
+	if stays {
+		return errors.New("the daemon does not answer")
+	}
 	p.die("killed by SIGTERM")
 	p.mu.Lock()
 	defer p.mu.Unlock()

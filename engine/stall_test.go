@@ -57,6 +57,48 @@ func TestProgressInPrefillIsNotSilence(t *testing.T) {
 	})
 }
 
+// TestEngineThatItsRunnerLosesSightOfServesOn, as when Docker is started anew; that it ends is seen afterwards all the same.
+func TestEngineThatItsRunnerLosesSightOfServesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.runner.made = func(p *fakeProcess) { p.lost = make(chan error) }
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		p := h.runner.all()[0]
+		for range 3 {
+			p.lost <- errors.New("cannot connect to the Docker daemon")
+		}
+		pass(30 * time.Second)
+		if b := h.want("m#0", engine.StateReady); !p.alive() || b.Restarts != 0 {
+			t.Fatalf("it was ended: %+v", b)
+		}
+		p.die("killed by SIGKILL")
+		pass(30 * time.Second)
+		if h.want("m#0", engine.StateReady); len(h.runner.all()) != 2 {
+			t.Errorf("%d processes in all", len(h.runner.all()))
+		}
+	})
+}
+
+// TestEngineThatCannotBeStoppedIsTriedAgain: it would keep its memory for ever.
+func TestEngineThatCannotBeStoppedIsTriedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		h.run(h.model("m", 1, 1))
+		pass(5 * time.Second)
+		p := h.runner.all()[0]
+		p.mu.Lock()
+		p.stays = 1
+		p.mu.Unlock()
+		h.Apply(nil)
+		pass(time.Minute)
+		if !p.wasStopped() {
+			t.Error("it runs on, and nothing knows of it")
+		}
+	})
+}
+
 func TestIdleEngineIsNeverSilent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t)

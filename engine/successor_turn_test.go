@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -90,6 +91,66 @@ func TestNewImageIsANewProgram(t *testing.T) {
 		pass(20 * time.Second)
 		if all := h.runner.all(); len(all) != 2 || all[0].alive() || all[1].spec.Model.Image != "engine:new" {
 			t.Errorf("%d engines were started", len(all))
+		}
+	})
+}
+
+// TestOldEngineThatDiesIsNotWaitedFor, though somebody holds a lease of it: the next change may come.
+func TestOldEngineThatDiesIsNotWaitedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, roomy)
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		l := h.acquire(engine.Request{Model: "m"})
+		defer l.Release()
+		h.Apply([]engine.Model{newProgram(m)})
+		pass(10 * time.Second)
+		if c := h.state("m#0").Change; c == nil || c.State != engine.StateDraining {
+			t.Fatalf("while it drains: %+v", c)
+		}
+		h.runner.of("m#0")[0].die("killed by SIGKILL")
+		pass(2 * time.Second)
+		if b := h.want("m#0", engine.StateReady); b.Change != nil {
+			t.Errorf("once it is dead: %+v", b.Change)
+		}
+	})
+}
+
+// TestNodesEndDoesNotWaitForAnOldEngine: it would for as long as a stream lasts.
+func TestNodesEndDoesNotWaitForAnOldEngine(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, roomy)
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		l := h.acquire(engine.Request{Model: "m"})
+		defer l.Release()
+		h.Apply([]engine.Model{newProgram(m)})
+		pass(10 * time.Second)
+		ends := time.Now()
+		if h.stop(); time.Since(ends) > 20*time.Second {
+			t.Errorf("it ended after %v", time.Since(ends))
+		}
+		if old, fresh := len(h.alive("llama-server")), len(h.alive("llama-server-new")); old != 0 || fresh != 1 {
+			t.Errorf("%d old and %d new ones are left", old, fresh)
+		}
+	})
+}
+
+// TestSavesThatDoNotEndHoldUpNoChange.
+func TestSavesThatDoNotEndHoldUpNoChange(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, roomy, func(c *engine.Config) {
+			c.BeforeSwitch = func(ctx context.Context, _ string) { <-ctx.Done() }
+		})
+		m := h.model("m", 1, 1)
+		h.run(m)
+		pass(5 * time.Second)
+		h.Apply([]engine.Model{newProgram(m)})
+		pass(45 * time.Second)
+		if b := h.want("m#0", engine.StateReady); b.Change != nil || len(h.alive("llama-server-new")) != 1 {
+			t.Errorf("%+v", b.Change)
 		}
 	})
 }

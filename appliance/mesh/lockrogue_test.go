@@ -94,7 +94,7 @@ func TestWhoSpeaksOfMembersThatNobodyMetIsNamed(t *testing.T) {
 			t.Errorf("it says %v", err)
 		}
 		h.part(h.nodes[0])
-		if _, _, err := h.nodes[0].lock.Take(t.Context()); err == nil || strings.Contains(err.Error(), "speaks of") {
+		if _, _, err := h.nodes[0].lock.Take(t.Context()); err == nil || strings.Contains(err.Error(), "has not met") {
 			t.Errorf("where nobody's word is the reason it says %v", err)
 		}
 		h.part()

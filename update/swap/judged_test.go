@@ -176,7 +176,7 @@ func TestOldContainerThatIsGoneBeforeTheNewOneIsNamed(t *testing.T) {
 			d.begin(dir)
 			d.images[newImage] = behaviour{version: "v1.1.0", ready: 2, unstarts: unstarts}
 			d.before = func(n int) error {
-				if n == 3 { // the old one's other name
+				if n == 2 { // the old one's end
 					d.mu.Lock()
 					delete(d.vessels, "node")
 					d.mu.Unlock()

@@ -1,9 +1,11 @@
 package mesh_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,9 +232,18 @@ func TestANoteThatWasMissedIsFetched(t *testing.T) {
 }
 
 func TestAnOpenMeshHasNoLock(t *testing.T) {
-	l := mesh.NewLock(mesh.LockConfig{ID: "n01", Name: "node1", Keys: keys(t, mesh.KeyConfig{}), Members: func() (a, f, l []mesh.Member) { return }})
+	open := keys(t, mesh.KeyConfig{})
+	l := mesh.NewLock(mesh.LockConfig{ID: "n01", Name: "node1", Keys: open, Verifier: mesh.NewVerifier(mesh.VerifierConfig{ID: "n01", Keys: open}),
+		Members: func() (a, f, l []mesh.Member) { return }})
 	if _, _, err := l.Take(t.Context()); !errors.Is(err, mesh.ErrLockOpen) {
 		t.Error(err)
+	}
+	try := `{"step":"try","term":1,"token":"a","name":"node2"}`
+	req := httptest.NewRequest(http.MethodPost, "http://10.0.0.1:8086/v1/lock", strings.NewReader(try))
+	mesh.NewSigner(mesh.SignerConfig{ID: "n02", Keys: open}).Sign(req, "n01", sha256.Sum256([]byte(try)))
+	answer := httptest.NewRecorder()
+	if l.ServeHTTP(answer, req); answer.Code != http.StatusConflict {
+		t.Errorf("a voice is asked for: %d %s", answer.Code, answer.Body)
 	}
 }
 

@@ -77,6 +77,26 @@ func TestAnswerThatMakesNoSenseIsNoVoice(t *testing.T) {
 	}
 }
 
+// TestAnswerThatSomebodyForgedOnTheWayIsNoVoice: with two of them there could be two holders.
+func TestAnswerThatSomebodyForgedOnTheWayIsNoVoice(t *testing.T) {
+	for _, forged := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			h := buildHall(t, 3)
+			h.nodes[2].says, h.nodes[2].forged = `{"ok":true,"term":0,"known":[]}`, forged
+			h.begin()
+			defer h.end()
+			h.nodes[1].kill("failed")
+			held, _, err := h.nodes[0].lock.Take(t.Context())
+			if forged != errors.Is(err, mesh.ErrLockMinority) {
+				t.Errorf("forged %v: %v", forged, err)
+			}
+			if held != nil {
+				held.Free(t.Context())
+			}
+		})
+	}
+}
+
 // TestWhoSpeaksOfMembersThatNobodyMetIsNamed: they count, as they may be there, but whoever reads why nobody leads learns whose
 // word that is.
 func TestWhoSpeaksOfMembersThatNobodyMetIsNamed(t *testing.T) {

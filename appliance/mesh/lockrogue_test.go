@@ -45,6 +45,42 @@ func TestOnlyMembersSpeakOfTheLock(t *testing.T) {
 	})
 }
 
+// TestHostileWordAboutTheLockChangesNothing: a member may be broken or taken over.
+func TestHostileWordAboutTheLockChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t, 2)
+		defer h.end()
+		for name, body := range map[string]string{
+			"no step":             `{}`,
+			"another step":        `{"step":"steal","term":1,"token":"a","name":"x"}`,
+			"no token":            `{"step":"try","term":1,"name":"x"}`,
+			"no term":             `{"step":"try","token":"a","name":"x"}`,
+			"a leap":              `{"step":"try","term":1000001,"token":"a","name":"x"}`,
+			"the last term":       `{"step":"try","term":18446744073709551615,"token":"a","name":"x"}`,
+			"a line feed":         `{"step":"try","term":1,"token":"a","name":"x\ny"}`,
+			"a long token":        `{"step":"try","term":1,"token":"` + strings.Repeat("a", 65) + `","name":"x"}`,
+			"another term's note": `{"step":"note","term":2,"token":"a","name":"x","note":{"term":1,"number":1}}`,
+			"nothing to free":     `{"step":"free","token":""}`,
+			"a long note":         fmt.Sprintf(`{"step":"note","term":1,"token":"a","name":"x","note":{"term":1,"number":1,"text":"%s"}}`, strings.Repeat("AAAA", 90_000)),
+		} {
+			if status, text := h.nodes[0].say(h.nodes[1], body); status != http.StatusOK || !strings.Contains(text, `"ok":false`) || !strings.Contains(text, `"term":0,"note"`) {
+				t.Errorf("%s: %d %s", name, status, text)
+			}
+		}
+		for name, says := range map[string]struct {
+			body   string
+			status int
+		}{"no JSON": {`{"step"`, http.StatusBadRequest}, "too long": {strings.Repeat(" ", 600<<10), http.StatusRequestEntityTooLarge}} {
+			if status, text := h.nodes[0].say(h.nodes[1], says.body); status != says.status {
+				t.Errorf("%s: %d %s", name, status, text)
+			}
+		}
+		if v := h.nodes[1].lock.View(); v.Owner != "" || v.Note != nil {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
 // TestAnswerThatMakesNoSenseIsNoVoice, though it says yes.
 func TestAnswerThatMakesNoSenseIsNoVoice(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`"n",`, mesh.MaxMembers+1), ",")

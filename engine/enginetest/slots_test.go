@@ -111,7 +111,7 @@ func abandonedSave(tg target) {
 	leave()
 	<-asked
 	running.next(`"stop":true`)
-	within(tg.t, 10*time.Second, "the file is there", func() bool {
+	within(tg.t, time.Minute, "the file is there", func() bool {
 		_, err := os.Stat(filepath.Join(tg.dir, "late.bin"))
 		return err == nil
 	})

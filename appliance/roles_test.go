@@ -106,14 +106,7 @@ models:
 }
 
 // freePort is a loopback port nobody listens on at this moment.
-func freePort() int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
+func freePort() int { return portAt("127.0.0.1") }
 
 // child is another process playing a role.
 type child struct {

@@ -36,6 +36,9 @@ func TestAPlanExplainsItself(t *testing.T) {
 	a := fl.peers[0]
 	c := newTalk(t, "talk", true, 3000)
 	for turn, reason := range []string{"cold", "home"} {
+		for _, owner := range fl.peers[1:] { // what a turn has left may be known before its slot is free again
+			a.seesFree(owner.ID, "m", 2)
+		}
 		c.turn(&a.node)
 		c.known(fl.peers...)
 		row := a.plan(a.g.Requests(1)[0].ID)

@@ -272,7 +272,7 @@ func TestSessionsTellWhereTheirReplicasLie(t *testing.T) {
 
 // TestCapacityTellsHowBusyAndHowFast a backend is.
 func TestCapacityTellsHowBusyAndHowFast(t *testing.T) {
-	f := fake(t, enginetest.Options{Slots: 1, PrefillTPS: 2000, DecodeTPS: 100, Batch: 256})
+	f := fake(t, enginetest.Options{Slots: 1, PrefillTPS: 2000, DecodeTPS: 20, Batch: 256}) // so slow that a busy machine adds little
 	n := start(t, model("m", 1, f.URL())).ready()
 	told := func() mesh.Backend { return n.g.Report().Models[0].Backends[0] }
 	if b := told(); b.PrefillTPS != nil || b.Decoding+b.Outstanding+b.Residents != 0 || b.FreeInMS != 0 {
@@ -289,7 +289,7 @@ func TestCapacityTellsHowBusyAndHowFast(t *testing.T) {
 	c.turn(n)
 	m := n.g.Report().Models[0]
 	b := m.Backends[0]
-	if b.PrefillTPS == nil || *b.PrefillTPS < 500 || *b.PrefillTPS > 4000 || b.DecodeTPS == nil || *b.DecodeTPS < 20 || *b.DecodeTPS > 400 || m.Score <= 0 || m.Output != 16 {
+	if b.PrefillTPS == nil || *b.PrefillTPS < 500 || *b.PrefillTPS > 4000 || b.DecodeTPS == nil || *b.DecodeTPS < 4 || *b.DecodeTPS > 80 || m.Score <= 0 || m.Output != 16 {
 		t.Errorf("%+v of %+v", b, m)
 	}
 	n.until("it is idle", func() bool { b := told(); return b.Decoding+b.Outstanding == 0 && b.FreeInMS == 0 && b.Idle >= 1 })

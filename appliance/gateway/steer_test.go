@@ -113,6 +113,9 @@ func TestTheWholeMeshIsListed(t *testing.T) {
 		spec{models: append(model("org/m", 2, f.URL()), model("alone", 2, f.URL())...), change: named("sha256:aa")},
 		spec{models: model("org/m", 3, g.URL()), change: named("sha256:bb")})
 	for _, p := range fl.peers {
+		p.until("all slots are free", func() bool { // of two models at one server each may have found the other one trying it
+			return at(p.do("GET", "/v1/models/org%2Fm", "").json(t), "viiwork", "free") == 5.0
+		})
 		doc := p.do("GET", "/v1/models", "").json(t)
 		if len(at(doc, "data").([]any)) != 2 {
 			t.Fatalf("%s: %v", p.Name, doc)

@@ -198,8 +198,8 @@ func (f *fellow) kv(t *testing.T) (doc status.KV) {
 // tokens, and left alone.
 func TestARestoredCacheIsTrustedOnlyAfterEvidence(t *testing.T) {
 	t.Parallel()
-	nodes, _ := kvMesh{nodes: 2, mode: "pull", program: enginetest.Program(t), args: `--fake-cold-restore, --fake-prefill-tps, "3000"`}.start(t)
-	m := newMover("rover", 3000)
+	nodes, _ := kvMesh{nodes: 2, mode: "pull", program: enginetest.Program(t), args: `--fake-cold-restore, --fake-prefill-tps, "800"`}.start(t)
+	m := newMover("rover", 1500) // each turn adds a second's work to what the node has of it, so that a cache is worth its way on a busy machine, too
 	for i := range 10 {
 		m.turn(t, nodes[i%2])
 		m.known(t, nodes)

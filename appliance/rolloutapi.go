@@ -49,11 +49,14 @@ func (a *Appliance) getRollout(c echo.Context) error {
 		out = &status.Rollout{Members: []status.RolloutMember{}}
 	}
 	a.rollouts.mu.Lock()
-	fault, wanted, halt := a.rollouts.fault, a.rollouts.begins || a.rollouts.wish != nil && !a.rollouts.wish.end, a.rollouts.halt
+	fault, wanted, ending := a.rollouts.fault, a.rollouts.begins || a.rollouts.wish != nil && !a.rollouts.wish.end, ""
+	if h := a.rollouts.halt; h != nil {
+		ending = h.why(fault)
+	}
 	a.rollouts.mu.Unlock()
 	switch running := out.Stage == string(rollout.Running) && out.Lead == a.current().Node.Name; {
-	case halt != nil && out.Stage == string(rollout.Running) && (out.StoppedBy == "" || !out.Led):
-		out.Why = halt.why(fault)
+	case ending != "" && out.Stage == string(rollout.Running) && (out.StoppedBy == "" || !out.Led):
+		out.Why = ending
 	case fault != "" && running:
 		out.Why = fault // and it tries again
 	case fault != "" && !out.Led:

@@ -34,7 +34,18 @@ type meshUpdate struct {
 	to           string
 	plan, asJSON bool
 	stop         bool // it is to end, and that is waited for
+	// wants is the version that the node was asked to lead a moment ago, "" for what was under way; last is what there was before.
+	wants string
+	last  status.Rollout
 }
+
+// lost tells whether what the node was asked for never began: nobody is told of a wish before a majority has it, so it ends with
+// the node.
+func (f meshUpdate) lost(now status.Rollout) bool {
+	return f.wants != "" && (now.Version != f.wants || f.last.Stage != "running" && now.Begun.Equal(f.last.Begun))
+}
+
+var errNotBegun = errors.New("it has not begun, and no node was told: this machine's node was started anew, or told to stop, before the mesh knew of it: run 'viiwork update --mesh' again")
 
 // updateMesh has this machine's node bring the whole mesh to a version, and follows that. One that is under way is followed.
 func (c *cli) updateMesh(ctx context.Context, f meshUpdate) error {
@@ -71,9 +82,11 @@ func (c *cli) updateMesh(ctx context.Context, f meshUpdate) error {
 	if !yes {
 		return errUnwanted
 	}
-	if _, err := n.rollout(ctx, status.RolloutRequest{Version: f.to}); err != nil {
+	begins, err := n.rollout(ctx, status.RolloutRequest{Version: f.to})
+	if err != nil {
 		return err
 	}
+	f.wants, f.last = begins.Version, now
 	return c.followMesh(ctx, n, f)
 }
 
@@ -132,8 +145,14 @@ func (c *cli) followMesh(ctx context.Context, n *node, f meshUpdate) error {
 			if now.Led {
 				led = heard
 			}
+			if now.Stage == "running" && now.Version != "" {
+				f.wants = "" // a majority has it
+			}
 			if bars.at(now); now.Stage != "running" {
 				bars.clear()
+				if f.lost(now) {
+					return errNotBegun
+				}
 				return c.endMesh(now, f)
 			}
 			if !f.stop && heard.Sub(led) > leadAway && !n.named(ctx, now.Lead) {
@@ -148,6 +167,8 @@ func (c *cli) followMesh(ctx context.Context, n *node, f meshUpdate) error {
 			return errors.New("left while the mesh is updated: that goes on; 'viiwork status --mesh' tells how far it is, 'viiwork update --mesh --stop' ends it")
 		case errors.As(err, &no) && no.status == http.StatusConflict:
 			return coded{exitRefused, err}
+		case time.Since(heard) > meshAway && f.wants != "":
+			return fmt.Errorf("this machine's node does not answer any more, and nothing may have begun: start it, then run 'viiwork update --mesh' again: %w", err)
 		case time.Since(heard) > meshAway:
 			return fmt.Errorf("this machine's node does not answer any more: %w", err)
 		case time.Since(heard) > meshQuiet:

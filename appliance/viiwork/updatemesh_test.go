@@ -62,6 +62,43 @@ func TestUpdateOfTheMeshIsFollowedToItsEnd(t *testing.T) {
 	}
 }
 
+// TestUpdateOfTheMeshThatNeverBeganIsToldOf: the node was asked and died with the wish, so that what it tells of, if anything, is
+// what was before.
+func TestUpdateOfTheMeshThatNeverBeganIsToldOf(t *testing.T) {
+	before, later := rolling("stopped", "barn went back from v1.1.0"), rolling("ended", "")
+	before.Begun, later.Begun = time.Unix(1_000_000, 0), time.Unix(2_000_000, 0)
+	older := rolling("ended", "")
+	older.Version = "v1.0.0"
+	nothing := status.Rollout{Members: []status.RolloutMember{}}
+	begins := status.Rollout{Stage: "running", Why: "it is about to begin", Lead: "attic", Members: []status.RolloutMember{}}
+	for name, c := range map[string]struct {
+		last   status.Rollout
+		states []status.Rollout
+		lost   bool
+	}{
+		"the first one":         {nothing, []status.Rollout{begins, {}, nothing}, true},
+		"after another":         {older, []status.Rollout{begins, {}, older}, true},
+		"after one that failed": {before, []status.Rollout{begins, {}, before}, true},
+		"it was quick":          {before, []status.Rollout{begins, later}, false},
+		"it was seen":           {nothing, []status.Rollout{rolling("running", ""), {}, later}, false},
+		"it went on":            {func() status.Rollout { r := later; r.Stage = "running"; return r }(), []status.Rollout{begins, later}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := led(t, c.states...)
+			var out, said bytes.Buffer
+			cli := &cli{Streams: Streams{Out: &out, Err: &said}}
+			err := cli.followMesh(t.Context(), n, meshUpdate{wants: "v1.1.0", last: c.last})
+			if !c.lost && err != nil {
+				t.Error(err)
+			}
+			if c.lost && (err == nil || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "it has not begun") || out.Len() > 0) {
+				t.Errorf("%v, printed:\n%s", err, out.String())
+			}
+		})
+	}
+}
+
 func TestUpdateOfTheMeshThatStopsFails(t *testing.T) {
 	back := status.RolloutMember{Name: "barn", From: "v1.0.0", State: "left", Why: "went back: m is\x1b[31m not ready"}
 	n := led(t, rolling("stopped", "barn went back from v1.1.0", back))

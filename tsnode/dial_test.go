@@ -63,6 +63,41 @@ func TestADialThatIsAnsweredIsOne(t *testing.T) {
 	})
 }
 
+// TestADeviceThatEndsWaitsForItsDials: those that are waited for, those that are too late, and nobody begins another.
+func TestADeviceThatEndsWaitsForItsDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, closed atomic.Int32
+		slow := func(ctx context.Context) (net.Conn, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			<-ctx.Done()
+			time.Sleep(time.Second) // to let go takes a moment
+			return &counted{closed: &closed}, nil
+		}
+		d := tsnode.NewDials()
+		said := make(chan error, 1)
+		go func() {
+			_, err := d.Again(context.Background(), slow)
+			said <- err
+		}()
+		time.Sleep(2 * time.Second) // two tries run
+		if n := running.Load(); n != 2 {
+			t.Fatalf("%d tries run", n)
+		}
+		began := time.Now()
+		d.End()
+		if n := running.Load(); n != 0 || closed.Load() != 2 || time.Since(began) != time.Second {
+			t.Errorf("after %s %d tries run on, and %d late connections are closed", time.Since(began), n, closed.Load())
+		}
+		if err := <-said; !errors.Is(err, tsnode.ErrNotUp) {
+			t.Error(err)
+		}
+		if _, err := d.Again(context.Background(), slow); !errors.Is(err, tsnode.ErrNotUp) || running.Load() != 0 {
+			t.Errorf("%v, and %d tries run", err, running.Load())
+		}
+	})
+}
+
 // counted is a connection that counts its end.
 type counted struct {
 	net.Conn

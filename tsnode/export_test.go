@@ -101,4 +101,23 @@ func PathTo(cfg Config, s *ipnstate.Status) string {
 }
 
 // DialAgain is one connection out of several tries.
-var DialAgain = dialAgain
+func DialAgain(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	return newDials().again(ctx, dial)
+}
+
+// Dials are those of one device.
+type Dials struct{ d *dials }
+
+// NewDials has none yet.
+func NewDials() Dials { return Dials{newDials()} }
+
+// Again is DialAgain.
+func (d Dials) Again(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	return d.d.again(ctx, dial)
+}
+
+// End ends them and waits.
+func (d Dials) End() {
+	d.d.end()
+	d.d.wait()
+}

@@ -50,6 +50,7 @@ type tailnet struct {
 type device struct {
 	server *tsnet.Server
 	client *local.Client
+	dials  *dials
 }
 
 // failure is what the control server, or the start of the device, said when it refused.
@@ -96,20 +97,23 @@ func (t *tailnet) session(ctx context.Context, w *watch) error {
 	if err := server.Start(); err != nil {
 		return err // and no Close: it panics on a server that did not start
 	}
-	defer closeDevice(server)
+	dials := newDials()
+	defer closeDevice(server, dials)
 	keepPort(t.dir, server)
 	client, err := server.LocalClient()
 	if err != nil {
 		return err
 	}
-	t.device.Store(&device{server, client})
+	t.device.Store(&device{server, client, dials})
 	defer t.device.Store(nil)
 	return t.follow(ctx, client, w)
 }
 
-func closeDevice(server *tsnet.Server) {
+// closeDevice ends the device and what dials through it.
+func closeDevice(server *tsnet.Server, dials *dials) {
+	dials.end()
 	closed := make(chan struct{})
-	go func() { defer close(closed); server.Close() }()
+	go func() { defer close(closed); server.Close(); dials.wait() }()
 	select {
 	case <-closed:
 	case <-time.After(closePatience):

@@ -87,7 +87,7 @@ func (t *tailnet) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := dialAgain(ctx, func(ctx context.Context) (net.Conn, error) { return d.server.Dial(ctx, "tcp", to.String()) })
+	c, err := d.dials.again(ctx, func(ctx context.Context) (net.Conn, error) { return d.server.Dial(ctx, "tcp", to.String()) })
 	if err != nil {
 		return nil, err
 	}

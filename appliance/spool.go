@@ -5,16 +5,21 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // spoolRoom is what must be free in memory for slot files to go there: a real conversation's state has 1 to 3 GiB, and one
 // may be written while another lies there to be restored. On a large machine an eighth of its memory must be free as
 // well, since the engines that are about to start want some of it.
 const spoolRoom = 4 << 30
+
+// maxPlace bounds the file of the choice: the id of a start and a path.
+const maxPlace = 8 << 10
 
 // spool is the folder that engines write slots to and restore them from. It is in memory where there is room: while a slot
 // is written its engine does nothing else, so a disk would hold up every stream, and wear out by what is kept for a moment.
@@ -67,12 +72,26 @@ func (p place) recordFile() string { return filepath.Join(p.state, "spool") }
 
 // recorded is what was chosen since the machine started; "" = nothing.
 func (p place) recorded() string {
-	text, err := os.ReadFile(p.recordFile())
-	boot, dir, ok := strings.Cut(strings.TrimSpace(string(text)), " ")
+	text, err := readPlace(p.recordFile())
+	boot, dir, ok := strings.Cut(strings.TrimSpace(text), " ")
 	if err != nil || !ok || boot == "" || boot != p.boot {
 		return ""
 	}
 	return dir
+}
+
+// readPlace reads the file of the choice. A pipe in its place would keep the node from starting for ever.
+func readPlace(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(err, errors.New("it is no plain file"))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxPlace))
+	return string(text), err
 }
 
 // ours says whether the folder is there. One that is not ours is an error: the place is everybody's, and what lies in slot
@@ -114,7 +133,7 @@ func (s *spool) remember() error {
 		return nil
 	}
 	path, text := s.place.recordFile(), s.place.boot+" "+s.dir+"\n"
-	if old, err := os.ReadFile(path); err == nil && string(old) == text {
+	if old, err := readPlace(path); err == nil && old == text {
 		return nil
 	}
 	err := os.WriteFile(path+".new", []byte(text), 0o600)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"viiwork/appliance"
@@ -84,6 +85,19 @@ func TestTheSpoolStaysWhileEnginesMayUseIt(t *testing.T) {
 	p.Boot = "boot-2"
 	if s := appliance.PickSpool(p); !inMemory(s, p) {
 		t.Errorf("it is still %s though the machine has started anew", s.Dir())
+	}
+}
+
+// TestAPipeForTheSpoolsChoiceHoldsNobodyUp, and is replaced by a file.
+func TestAPipeForTheSpoolsChoiceHoldsNobodyUp(t *testing.T) {
+	p := roomyPlace(t)
+	file := filepath.Join(p.State, "spool")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, p)
+	if info, err := os.Lstat(file); !inMemory(s, p) || err != nil || !info.Mode().IsRegular() {
+		t.Errorf("slot files go to %s: %v, %v", s.Dir(), info, err)
 	}
 }
 

@@ -20,16 +20,25 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return readAll(f, limit)
 }
 
-// readKept is readBounded for a file that this program keeps itself: a pipe in its place would have a reader wait for ever.
-func readKept(path string, limit int64) ([]byte, error) {
+// openKept opens a file that this program keeps itself: a pipe in its place would have a reader wait for ever.
+func openKept(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	if stat, err := f.Stat(); err != nil || !stat.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("it is no plain file"))
+		return nil, errors.Join(err, errors.New("it is no plain file"), f.Close())
 	}
+	return f, nil
+}
+
+// readKept is readBounded for a file that this program keeps itself.
+func readKept(path string, limit int64) ([]byte, error) {
+	f, err := openKept(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	return readAll(f, limit)
 }
 

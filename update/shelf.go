@@ -56,7 +56,7 @@ func (s *Shelf) Open(digest string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(path)
+	return openKept(path)
 }
 
 // take opens a part that is still what it was. One that is not, by a disk's fault or somebody's hand, is removed.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"viiwork/update"
@@ -218,6 +219,21 @@ func TestShelfKeepsTheLastTwo(t *testing.T) {
 	}
 	if parts[3] != parts[1] {
 		t.Errorf("files after each release: %v", parts)
+	}
+}
+
+// TestAPipeOnTheShelfHoldsNobodyUp: to open it would wait for its other end.
+func TestAPipeOnTheShelfHoldsNobodyUp(t *testing.T) {
+	state := t.TempDir()
+	hex := strings.Repeat("a", 64)
+	if err := os.MkdirAll(filepath.Join(state, "releases"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(state, "releases", hex), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := update.OpenShelf(state).Open("sha256:" + hex); err == nil || !strings.Contains(err.Error(), "no plain file") {
+		t.Error(err)
 	}
 }
 

@@ -250,6 +250,36 @@ func TestHostileRecordsAreRemovedAndHarmless(t *testing.T) {
 	}
 }
 
+// TestWhatIsNoPlainFileIsNoRecord: a pipe would keep the node from starting, and behind a link lies another node's engine.
+func TestWhatIsNoPlainFileIsNoRecord(t *testing.T) {
+	state, other := t.TempDir(), t.TempDir()
+	p := start(t, native.New(native.Config{StateDir: other}), spec(script(t, "exec sleep 600")))
+	dir := filepath.Join(state, "engines")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	theirs := records(t, other)[0]
+	if err := os.Symlink(theirs, filepath.Join(dir, filepath.Base(theirs))); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := native.New(native.Config{StateDir: state})
+	if all, err := r.Recorded(t.Context()); err != nil || len(all) > 0 {
+		t.Errorf("recorded: %v, %v", all, err)
+	}
+	if found, err := r.Find(t.Context()); err != nil || len(found) > 0 {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if left := records(t, state); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if len(records(t, other)) != 1 || !groupLives(p.Record().PID) {
+		t.Error("the other node's engine, or its record, is gone")
+	}
+}
+
 func TestRecordIsForTheOwnerAlone(t *testing.T) {
 	state := t.TempDir()
 	start(t, native.New(native.Config{StateDir: state}), spec(script(t, "exec sleep 600")))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"viiwork/engine"
 )
@@ -41,9 +42,29 @@ func (rec record) lives() (bool, error) {
 	return err == nil && !over && started == rec.Started, err
 }
 
+// openRecord returns errBadRecord for what is no plain file: a pipe would have the node wait for ever, and a link tell of
+// processes that are another's.
+func openRecord(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) { // a link, a socket
+		return nil, fmt.Errorf("%w: no plain file", errBadRecord)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%w: no plain file", errBadRecord)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // readRecord returns errBadRecord for whatever this package did not write.
 func readRecord(path string) (record, error) {
-	f, err := os.Open(path)
+	f, err := openRecord(path)
 	if err != nil {
 		return record{}, err
 	}

@@ -127,11 +127,14 @@ func isHex(text string, n int) bool {
 }
 
 func (f Folder) read(name string, into any) error {
-	file, err := os.Open(f.at(name))
+	file, err := os.OpenFile(f.at(name), os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would wait for a writer that never comes
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	if stat, err := file.Stat(); err != nil || !stat.Mode().IsRegular() {
+		return errors.Join(err, errors.New("it is no plain file"))
+	}
 	text, err := io.ReadAll(io.LimitReader(file, maxPlan+1))
 	if err == nil && len(text) > maxPlan {
 		err = fmt.Errorf("more than %d bytes", maxPlan)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,6 +87,25 @@ func TestOneSwapAtATime(t *testing.T) {
 	}
 	if !d.vessels["made1"].Running {
 		t.Error("the helper was not started again")
+	}
+}
+
+// TestAPipeInPlaceOfAPlanHoldsNobodyUp: to open it would wait for its other end, at each start.
+func TestAPipeInPlaceOfAPlanHoldsNobodyUp(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "swap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"plan.json", "state.json"} {
+		if err := syscall.Mkfifo(filepath.Join(dir, "swap", name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := swap.At(dir).Plan(); err == nil || p != nil {
+		t.Errorf("plan %v, %v", p, err)
+	}
+	if _, err := swap.At(dir).State(); err == nil {
+		t.Error("the state is read")
 	}
 }
 

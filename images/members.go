@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"viiwork/images/papers"
 )
@@ -125,8 +124,11 @@ func (s *Stock) fromMember(ctx context.Context, f fetch, o Offer) (id string, er
 		return "", err
 	}
 	// What was loaded has this name until it was looked at: nothing is started by it, and it moves no other.
-	name := "viiwork-arrived:" + strings.TrimPrefix(digest, "sha256:")[:12]
-	defer s.cfg.Loader.ForgetImage(context.WithoutCancel(ctx), name)
+	name, forget, err := s.arrival(ctx, digest)
+	if err != nil {
+		return "", err
+	}
+	defer forget()
 	open := s.pieces(ctx, f, o.Member, papers.Total(parts))
 	if err := s.load(ctx, func(to io.Writer) error { return image.Archive(name, parts, open, to) }); err != nil {
 		return "", err

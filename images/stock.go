@@ -78,6 +78,7 @@ func (s *Stock) Pull(ctx context.Context, o Order) (Held, error) {
 	if err != nil {
 		return Held{}, err
 	}
+	s.clear(ctx)
 	f := fetch{Order: o, target: target, tag: tagFor(ref, target)}
 	got, err := s.fromMembers(ctx, f)
 	if ctx.Err() != nil {

@@ -66,16 +66,20 @@ func (f Folder) Keep(digest string, p Papers) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
-		return fmt.Errorf("storing an image's papers: %w", err)
-	}
-	if err := own(f.dir, filepath.Dir(f.dir)); err != nil {
+	if err := f.make(); err != nil {
 		return fmt.Errorf("storing an image's papers: %w", err)
 	}
 	if err := f.write(digest, text); err != nil {
 		return fmt.Errorf("storing an image's papers: %w", err)
 	}
 	return nil
+}
+
+func (f Folder) make() error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	return own(f.dir, filepath.Dir(f.dir))
 }
 
 // write leaves the old file or the new one.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 
 	"viiwork/appliance/status"
 )
@@ -26,6 +27,19 @@ func (h *Hub) Join(only ...string) *Listener {
 	h.join(w)
 	return &Listener{w}
 }
+
+// Serve is GET /api/events.
+func (h *Hub) Serve(w http.ResponseWriter, r *http.Request) { h.serve(w, r) }
+
+// Listening counts those who listen.
+func (h *Hub) Listening() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers)
+}
+
+// MaxOfOne is how many of one address may listen.
+const MaxOfOne = maxOfOne
 
 // Tell goes from one board to the next.
 func (h *Hub) Tell(before, now status.Board) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +18,10 @@ const (
 	// tellEvery is how often changes are told, and soonest the shortest time before a newcomer's snapshot.
 	tellEvery = time.Second
 	soonest   = 100 * time.Millisecond
-	// maxWatchers bounds the browsers that listen, and maxBehind what each may have unread: ticks.
+	// maxWatchers bounds the browsers that listen, maxOfOne those of one address, so that none keeps the others out, and maxBehind
+	// what each may have unread: ticks.
 	maxWatchers = 512
+	maxOfOne    = 128
 	maxBehind   = 16
 	// writeWithin is how long a browser may take to take what is told, and quietFor how long it hears nothing at most.
 	writeWithin = 10 * time.Second
@@ -33,6 +36,7 @@ type message struct {
 
 // watcher is one browser that listens.
 type watcher struct {
+	from  string   // address, without a port; "" = by the node's own socket
 	only  []string // kinds; empty = all
 	inbox chan []message
 	fresh bool // it has had its snapshot
@@ -138,7 +142,7 @@ func (h *hub) end() {
 func (h *hub) join(w *watcher) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || len(h.watchers) >= maxWatchers {
+	if h.over || len(h.watchers) >= maxWatchers || h.listening(w.from) >= maxOfOne {
 		return false
 	}
 	h.watchers[w] = struct{}{}
@@ -147,6 +151,16 @@ func (h *hub) join(w *watcher) bool {
 	default:
 	}
 	return true
+}
+
+// listening counts those of one address. It wants the lock held.
+func (h *hub) listening(from string) (n int) {
+	for w := range h.watchers {
+		if w.from == from {
+			n++
+		}
+	}
+	return n
 }
 
 func (h *hub) leave(w *watcher) {
@@ -158,12 +172,15 @@ func (h *hub) leave(w *watcher) {
 // serve is GET /api/events?kinds=A,B.
 func (h *hub) serve(w http.ResponseWriter, r *http.Request) {
 	me := &watcher{inbox: make(chan []message, maxBehind)}
+	if addr, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		me.from = addr.Addr().Unmap().WithZone("").String()
+	}
 	if only := r.URL.Query().Get("kinds"); only != "" {
 		me.only = strings.SplitN(only, ",", len(kinds)+1)
 	}
 	if !h.join(me) {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, "too many listen, or the node is on its way down: try again shortly", http.StatusServiceUnavailable)
+		http.Error(w, "too many listen, here or from your address, or the node is on its way down: try again shortly", http.StatusServiceUnavailable)
 		return
 	}
 	defer h.leave(me)

@@ -240,6 +240,45 @@ func TestWhoDoesNotReadIsLetGo(t *testing.T) {
 	}
 }
 
+// TestOneAddressKeepsNobodyOut: it has its share of those who may listen, whatever ports it comes from.
+func TestOneAddressKeepsNobodyOut(t *testing.T) {
+	h := web.MakeHub()
+	ctx, leave := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	listen := func(from string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/events", nil)
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		h.Serve(w, r)
+		return w
+	}
+	for i := range web.MaxOfOne {
+		all.Go(func() { listen(fmt.Sprintf("192.0.2.1:%d", 1000+i)) })
+	}
+	for h.Listening() < web.MaxOfOne {
+		time.Sleep(time.Millisecond)
+	}
+	for _, again := range []string{"192.0.2.1:9", "[::ffff:192.0.2.1]:9"} {
+		if w := listen(again); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: status %d", again, w.Code)
+		}
+	}
+	for i, from := range []string{"192.0.2.2:1", "[2001:db8::1]:1", "@"} {
+		all.Go(func() { listen(from) })
+		for tries := 0; h.Listening() < web.MaxOfOne+i+1; tries++ {
+			if tries > 60_000 {
+				t.Fatalf("%s is kept out", from)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	leave()
+	all.Wait()
+	if n := h.Listening(); n != 0 {
+		t.Errorf("%d listen still", n)
+	}
+}
+
 // pipes is a listener whose connections hold nothing between their ends.
 type pipes chan net.Conn
 

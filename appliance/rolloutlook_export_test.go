@@ -12,3 +12,9 @@ func Away(s serf.Member, status int) rollout.Sight {
 	}
 	return away(s, &notTold{status: status})
 }
+
+// Reading reads notes of the mesh's lock.
+type Reading struct{ r reading }
+
+// Of is what a note says.
+func (r *Reading) Of(note []byte) rollout.Roll { return r.r.of(note) }

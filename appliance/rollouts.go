@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -25,6 +26,7 @@ type rollouts struct {
 	orders  chan updateOrder
 	wake    chan struct{} // holds one: somebody wants something
 	halts   chan struct{} // holds one: somebody wants an end
+	reading reading
 
 	mu      sync.Mutex // guards what follows
 	wish    *wish
@@ -119,14 +121,31 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// known is the last roll-out that this node knows of, and whether somebody leads at this moment.
+// known is the last roll-out that this node knows of, and whether somebody leads at this moment. Its members are everybody's: who
+// changes them has a copy.
 func (r *rollouts) known() (roll rollout.Roll, held bool) {
 	f := r.a.mesh.current()
 	if f == nil {
 		return rollout.Roll{}, false
 	}
 	v := f.lock.View()
-	return readRoll(v.Note), v.Owner != ""
+	return r.reading.of(v.Note), v.Owner != ""
+}
+
+// reading is the last note that was read. Pages ask each second, and a note is a line for each member.
+type reading struct {
+	mu   sync.Mutex // guards what follows
+	note []byte
+	roll rollout.Roll
+}
+
+func (r *reading) of(note []byte) rollout.Roll {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !bytes.Equal(note, r.note) { // of one and the same slice that is known at once
+		r.note, r.roll = note, readRoll(note)
+	}
+	return r.roll
 }
 
 // readRoll reads a note of the mesh's lock; one that makes no sense is none.

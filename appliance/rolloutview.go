@@ -16,6 +16,7 @@ func (a *Appliance) rollout() *status.Rollout {
 	if roll.ID == "" || roll.Stage != rollout.Running && time.Since(roll.Begun) > catchUp {
 		return nil
 	}
+	roll.Members = slices.Clone(roll.Members)
 	out := drawRoll(roll)
 	out.Led = held
 	a.rollouts.mu.Lock()

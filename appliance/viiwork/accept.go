@@ -47,7 +47,8 @@ func (c *cli) accept(ctx context.Context, cfg *config.Config, asJSON bool) error
 	if _, err := n.read(ctx, "/healthz"); err != nil {
 		return err
 	}
-	checks := accept.Config{Node: cfg.Node.Name, Models: acceptModels(cfg), Joined: len(cfg.Mesh.Seeds) > 0, Do: n.do}
+	checks := accept.Config{Node: cfg.Node.Name, Models: acceptModels(cfg), Joined: len(cfg.Mesh.Seeds) > 0, Do: n.do,
+		Note: func(text string) { c.note("%s", printable(text)) }}
 	if !asJSON {
 		checks.Tell = c.printCheck
 	}

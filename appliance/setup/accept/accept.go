@@ -54,6 +54,7 @@ type Config struct {
 	// /api/members/NAME.
 	Do   func(*http.Request) (*http.Response, error)
 	Tell func(Result) // each result as it comes; nil = nobody listens
+	Note func(string) // what a check that takes long waits for; nil = nobody listens
 }
 
 // Passed reports that nothing failed.
@@ -68,7 +69,7 @@ func Passed(results []Result) bool {
 
 // Run makes all checks, one after the other, until ctx ends.
 func Run(ctx context.Context, cfg Config) []Result {
-	r := &run{cfg: cfg}
+	r := &run{cfg: cfg, took: map[string]time.Duration{}}
 	r.check(ctx, "node", r.node)
 	if !Passed(r.results) {
 		return r.results // nothing else could be told from a node that does not answer
@@ -115,6 +116,7 @@ func (m Model) kind() Kind {
 type run struct {
 	cfg     Config
 	results []Result
+	took    map[string]time.Duration // an answer of each model that was alone
 }
 
 func (r *run) check(ctx context.Context, name string, of func(context.Context) (Outcome, string)) {

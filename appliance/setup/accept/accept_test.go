@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"viiwork/appliance/setup/accept"
 	"viiwork/appliance/status"
@@ -111,6 +112,68 @@ func TestASlowAnswerIsToldInWords(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestASlowMachineIsWaitedFor: its slots become free later than the queue waits. One that refuses for another reason has failed.
+func TestASlowMachineIsWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer time.Duration
+		deaf   bool // it never gives the last one a slot
+		passed accept.Outcome
+		detail string
+	}{
+		"quick":          {time.Second, false, accept.Pass, "5 at once on 1 slot: 5 on cellar"},
+		"slow":           {9 * time.Second, false, accept.Pass, "had to ask again, since a slot became free only after 9s"},
+		"very slow":      {80 * time.Second, false, accept.Pass, "had to ask again, since a slot became free only after 1m20s"},
+		"quick and deaf": {time.Second, true, accept.Fail, "1 were refused: is routing.queue_timeout too short"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				own := status.Node{Node: "cellar", Models: []status.Model{{Name: "m", Backends: []status.Backend{{ID: "m#0", State: "ready", Slots: []status.Slot{{}}}}}}}
+				words := json.RawMessage(`{"choices":[{"message":{"content":"ready"}}]}`)
+				answers := node(map[string]any{"/v1/status": own, "/v1/cluster": status.Cluster{}, "/v1/chat/completions": words})
+				slot := make(chan struct{}, 1)
+				do := func(r *http.Request) (*http.Response, error) {
+					if r.URL.Path != "/v1/chat/completions" {
+						return answers(r)
+					}
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						return nil, err
+					}
+					line := slot
+					if c.deaf && strings.Contains(string(body), "the number 4") {
+						line = nil
+					}
+					select {
+					case line <- struct{}{}:
+						defer func() { <-slot }()
+					case <-time.After(20 * time.Second):
+						header := http.Header{}
+						header.Set("Retry-After", "2")
+						return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: http.NoBody}, nil
+					case <-r.Context().Done():
+						return nil, r.Context().Err()
+					}
+					select {
+					case <-time.After(c.answer):
+						return answers(r)
+					case <-r.Context().Done():
+						return nil, r.Context().Err()
+					}
+				}
+				var notes []string
+				results := accept.Run(t.Context(), accept.Config{Node: "cellar", Models: []accept.Model{{Name: "m", NoTools: true}}, Do: do, Note: func(text string) { notes = append(notes, text) }})
+				at := slices.IndexFunc(results, func(r accept.Result) bool { return r.Check == "saturate:m" })
+				if at < 0 || results[at].Outcome != c.passed || !strings.Contains(results[at].Detail, c.detail) {
+					t.Errorf("got %+v", results)
+				}
+				if slow := c.answer > 2*time.Second; slow != (len(notes) == 1) {
+					t.Errorf("told %q", notes)
+				}
+			})
+		})
+	}
 }
 
 // TestAModelWithoutToolsIsNoFault of the machine; one that should call them and does not is.

@@ -7,8 +7,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"viiwork/appliance/status"
@@ -19,21 +21,20 @@ const (
 	crowdMost = 64 // of a machine with hundreds of slots, that many at the most
 )
 
-// saturate sends more requests at once than this node has slots. None may be refused while a slot is free somewhere.
+// saturate sends more requests at once than this node has slots. None may be refused while a slot is free somewhere. Those that a
+// slow machine refuses, since none became free in time, ask again, as clients do.
 func (r *run) saturate(ctx context.Context, m Model) (Outcome, string) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
 	slots, err := r.slots(ctx, m.Name)
 	if err != nil {
 		return Fail, err.Error()
 	}
-	crowd := min(slots+above, crowdMost)
-	answers, faults := make([]answer, crowd), make([]error, crowd)
+	c := &crowd{run: r, model: m.Name, size: min(slots+above, crowdMost), slots: max(slots, 1), begun: time.Now()}
+	ctx, cancel := context.WithTimeout(ctx, c.within())
+	defer cancel()
+	answers, faults := make([]answer, c.size), make([]error, c.size)
 	var all sync.WaitGroup
-	for i := range crowd {
-		all.Go(func() {
-			answers[i], faults[i] = r.send(ctx, http.MethodPost, completions, message(m.Name, fmt.Sprintf("Say the number %d.", i)))
-		})
+	for i := range c.size {
+		all.Go(func() { answers[i], faults[i] = c.ask(ctx, i) })
 	}
 	all.Wait()
 	ran, refused := map[string]int{}, 0
@@ -53,11 +54,82 @@ func (r *run) saturate(ctx context.Context, m Model) (Outcome, string) {
 	for _, node := range slices.Sorted(maps.Keys(ran)) {
 		parts = append(parts, fmt.Sprintf("%d on %s", ran[node], node))
 	}
-	detail := fmt.Sprintf("%d at once on %s: %s", crowd, counted(slots, "slot"), strings.Join(parts, ", "))
+	detail := fmt.Sprintf("%d at once on %s: %s", c.size, counted(slots, "slot"), strings.Join(parts, ", "))
 	if refused > 0 {
 		return Fail, fmt.Sprintf("%s; %d were refused: is routing.queue_timeout too short for this machine?", detail, refused)
 	}
+	if n := c.again.Load(); n > 0 {
+		detail += fmt.Sprintf("; %d had to ask again, since a slot became free only after %s", n, c.first().Round(time.Second))
+	}
 	return Pass, detail
+}
+
+// crowdLongest bounds how long a crowd is waited for, however slow the machine.
+const crowdLongest = 20 * time.Minute
+
+// crowd is requests for one model that are sent at once.
+type crowd struct {
+	run         *run
+	model       string
+	size, slots int
+	begun       time.Time
+
+	answered atomic.Int64 // after how many nanoseconds the first one was; 0 = none was yet
+	again    atomic.Int64 // how many were refused and asked again
+	said     sync.Once
+}
+
+// within is twice what it takes to answer them one by one, as fast as the one that was alone.
+func (c *crowd) within() time.Duration {
+	return min(max(askWithin, 2*time.Duration(c.size)*c.run.took[c.model]), crowdLongest)
+}
+
+// first is how long it took until a slot was free again, or has taken so far.
+func (c *crowd) first() time.Duration {
+	if d := time.Duration(c.answered.Load()); d > 0 {
+		return d
+	}
+	return time.Since(c.begun)
+}
+
+// ask sends the i-th, and once more as long as it is refused for no other reason than the machine's own speed.
+func (c *crowd) ask(ctx context.Context, i int) (answer, error) {
+	for {
+		asked := time.Now()
+		a, err := c.run.send(ctx, http.MethodPost, completions, message(c.model, fmt.Sprintf("Say the number %d.", i)))
+		if err == nil && a.status == http.StatusOK {
+			c.answered.CompareAndSwap(0, max(1, int64(time.Since(c.begun))))
+		}
+		if err != nil || a.status != http.StatusTooManyRequests || !c.slow(time.Since(asked)) {
+			return a, err
+		}
+		c.again.Add(1)
+		c.said.Do(func() {
+			if c.run.cfg.Note != nil {
+				c.run.cfg.Note(fmt.Sprintf("%s: this machine takes %s or more for an answer while all slots are busy; %d are waited for, %s at most",
+					c.model, c.first().Round(time.Second), c.size, c.within().Round(time.Second)))
+			}
+		})
+		if !pause(ctx, retryAfter(a)) {
+			return a, late(ctx.Err(), c.begun)
+		}
+	}
+}
+
+// slow tells whether a place in the line can have taken so long by the speed of the answers alone: they come in rounds, one for
+// each slot.
+func (c *crowd) slow(waited time.Duration) bool {
+	rounds := (c.size + c.slots - 1) / c.slots
+	return c.answered.Load() == 0 || waited < time.Duration(rounds)*c.first()
+}
+
+// retryAfter is when a node that refused wants to be asked again.
+func retryAfter(a answer) time.Duration {
+	n, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil {
+		n = 2
+	}
+	return time.Duration(min(max(n, 1), 30)) * time.Second
 }
 
 // slots is how many this node has for the model.

@@ -33,7 +33,9 @@ func (r *run) content(ctx context.Context, m Model) (Outcome, string) {
 	case Rerank:
 		rest, body = "/v1/rerank", map[string]any{"model": m.Name, "query": "ready", "documents": []string{"ready", "not yet"}}
 	}
+	begun := time.Now()
 	a, err := r.send(ctx, http.MethodPost, r.pinned(rest), body)
+	r.took[m.Name] = time.Since(begun)
 	switch {
 	case err != nil:
 		return Fail, err.Error()

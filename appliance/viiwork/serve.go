@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	stdlog "log"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +54,7 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 		return another
 	}
 	if err != nil {
-		return trial.ended(err)
+		return trial.ended(c.unusable(ctx, err, trial.runs()))
 	}
 	log := newLog(c, cfg.Log)
 	if trial.fault != nil {
@@ -93,9 +95,30 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 		News: func() []status.Warning { return append(trial.news(), swapNews(cfg.Node.StateDir)...) },
 	})
 	if err != nil {
-		return trial.ended(err)
+		signal.Stop(signals) // nothing runs: a signal may end a pause as it likes
+		return trial.ended(c.unusable(ctx, err, trial.runs()))
 	}
 	return trial.ended(served{node: node, signals: signals, reload: func() { cfg = c.reload(node, cfg, path, log) }, manager: manager}.run(ctx))
+}
+
+// faultPause is how long a node waits that cannot take its configuration: a service is started anew half a second after its end.
+const faultPause = 10 * time.Second
+
+// unusable ends a start whose configuration has faults. A manager starts the node again, since some mend themselves, as a disk that
+// comes late with the models: it is told of each fault at once, and kept from doing so twice a second for ever. A version on trial
+// has no time to lose.
+func (c *cli) unusable(ctx context.Context, err error, onTrial bool) error {
+	var faults config.Faults
+	if onTrial || c.getenv("NOTIFY_SOCKET") == "" || !errors.As(err, &faults) || exitCode(err) != exitFailed {
+		return err
+	}
+	c.complain("serve", err)
+	fmt.Fprintf(c.Err, "viiwork: serve: the configuration is looked at again in %s\n", faultPause)
+	select {
+	case <-ctx.Done():
+	case <-time.After(faultPause):
+	}
+	return errSaid
 }
 
 // served is a node and the signals it obeys.

@@ -3,9 +3,15 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	stdlog "log"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	viiwork "viiwork/appliance/viiwork"
 )
@@ -33,5 +39,40 @@ func TestLinesOfLibrariesKeepTheLogsFormAndLevel(t *testing.T) {
 		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Level != "DEBUG" || line.Msg != "a line of a library" {
 			t.Errorf("%v %q", err, out.String())
 		}
+	}
+}
+
+// TestAFaultyConfigurationIsNotReadTwiceASecond by a manager that starts the node again and again; a person, and a refusal, that
+// is not started again, are not kept waiting.
+func TestAFaultyConfigurationIsNotReadTwiceASecond(t *testing.T) {
+	mesh := "mesh: {network: lan, open: true, lan: {mdns: false}}\n"
+	for name, c := range map[string]struct {
+		text, notify string
+		code         int
+		takes        time.Duration
+	}{
+		"by a manager": {"nodes: {}\n" + mesh, "@manager", 1, 10 * time.Second},
+		"by a person":  {"nodes: {}\n" + mesh, "", 1, 0},
+		"a refusal":    {"mesh: {network: lan, lan: {mdns: false}}\n", "@manager", 4, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "viiwork.yaml")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				var said bytes.Buffer
+				began := time.Now()
+				code := viiwork.Run(t.Context(), []string{"serve", "--config", path}, viiwork.Streams{
+					In: strings.NewReader(""), Out: io.Discard, Err: &said, Environ: []string{"NOTIFY_SOCKET=" + c.notify},
+				})
+				if took := time.Since(began); code != c.code || took != c.takes {
+					t.Errorf("exit %d after %s, want %d after %s", code, took, c.code, c.takes)
+				}
+				if n := strings.Count(said.String(), "mend it and try again"); c.code == 1 && n != 1 || strings.Contains(said.String(), "looked at again in 10s") != (c.takes > 0) {
+					t.Errorf("said:\n%s", said.String())
+				}
+			})
+		})
 	}
 }

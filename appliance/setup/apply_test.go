@@ -75,7 +75,7 @@ func node(t *testing.T, root string, change func(*setup.Answers)) setup.Plan {
 	if change != nil {
 		change(&a)
 	}
-	files, _ := setup.Files(setup.Machine{Manager: setup.Systemd, Program: program, Version: "v1"}, a)
+	files, _ := setup.Files(setup.Machine{Root: root, Manager: setup.Systemd, Program: program, Version: "v1"}, a)
 	return setup.Plan{Root: root, Files: files}
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"viiwork/appliance/config"
 )
 
@@ -34,6 +36,7 @@ func Files(m Machine, a Answers) (files []File, notes []string) {
 	}
 	if m.Manager != Compose && m.Manager != ByHand {
 		files = append(files, m.program(l)...)
+		files = append(files, m.onPath(l)...)
 	}
 	files = append(files, File{Path: l.Config, Mode: 0o644, Content: cfg.Text(configHead)})
 	switch m.Manager {
@@ -107,6 +110,27 @@ func (m Machine) program(l Layout) []File {
 	return append(files, File{Path: filepath.Join(versions, "current"), Link: version})
 }
 
+// command is where a shell finds the program.
+const command = "/usr/local/bin/viiwork"
+
+// onPath lets a shell find the program that the service runs, whichever version that is. What stands there already is its
+// owner's, and a folder that is missing or cannot be written to is left as it is: the node does without.
+func (m Machine) onPath(l Layout) []File {
+	if m.User || m.Program == "" || unix.Access(m.at(filepath.Dir(command)), unix.W_OK) != nil {
+		return nil
+	}
+	if _, err := os.Lstat(m.at(command)); err == nil && !m.onPathIsOurs() {
+		return nil
+	}
+	return []File{{Path: command, Link: l.Program()}}
+}
+
+// onPathIsOurs tells whether the command is the link to what the service runs.
+func (m Machine) onPathIsOurs() bool {
+	to, err := os.Readlink(m.at(command))
+	return err == nil && to == m.Layout().Program()
+}
+
 func (m Machine) notes(l Layout, a Answers) []string {
 	var notes []string
 	switch m.Manager {
@@ -120,6 +144,9 @@ func (m Machine) notes(l Layout, a Answers) []string {
 		if !strings.Contains(a.Image, "@sha256:") {
 			notes = append(notes, a.Image+" is an image of this machine, not one named by its digest: build it before the node is started")
 		}
+	}
+	if _, err := os.Lstat(m.at(command)); err == nil && m.Manager == Systemd && !m.User && !m.onPathIsOurs() {
+		notes = append(notes, fmt.Sprintf("%s is another file than what the service runs, and stays: an update does not change it; 'ln -sfn %s %s' puts that in its place", command, l.Program(), command))
 	}
 	if m.User || a.ConfigPath != "" {
 		notes = append(notes, "the commands find the node by 'viiwork --config "+l.Config+"', or with VIIWORK_CONFIG set to that path")

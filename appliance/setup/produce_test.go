@@ -2,6 +2,7 @@ package setup_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/xml"
 	"errors"
 	"flag"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +69,7 @@ func setups() map[string]struct {
 func TestFilesOfEachKindOfMachine(t *testing.T) {
 	for name, s := range setups() {
 		t.Run(name, func(t *testing.T) {
+			s.machine.Root = t.TempDir() // not what this machine has on its PATH
 			files, notes := setup.Files(s.machine, s.answers)
 			var shown strings.Builder
 			for _, f := range files {
@@ -156,4 +159,68 @@ func TestOtherVariablesStayInTheFileOfSecrets(t *testing.T) {
 			t.Errorf("secured %v: got %s", secured, text)
 		}
 	}
+}
+
+// TestTheCommandIsOnThePath where nothing else stands there, goes with the node, and is what an update leaves behind.
+func TestTheCommandIsOnThePath(t *testing.T) {
+	const program = "/opt/viiwork/versions/current/viiwork"
+	for name, c := range map[string]struct {
+		before  func(bin string) error
+		user    bool
+		planned bool // it is among the files, and goes again
+	}{
+		"nothing there": {func(bin string) error { return os.MkdirAll(bin, 0o755) }, false, true},
+		"ours already": {func(bin string) error {
+			return errors.Join(os.MkdirAll(bin, 0o755), os.Symlink(program, bin+"/viiwork"))
+		}, false, true},
+		"a file": {func(bin string) error {
+			return errors.Join(os.MkdirAll(bin, 0o755), os.WriteFile(bin+"/viiwork", []byte("v0"), 0o755))
+		}, false, false},
+		"another link": {func(bin string) error {
+			return errors.Join(os.MkdirAll(bin, 0o755), os.Symlink("/srv/mine/viiwork", bin+"/viiwork"))
+		}, false, false},
+		"no such folder":     {func(string) error { return nil }, false, false},
+		"a user's own setup": {func(bin string) error { return os.MkdirAll(bin, 0o755) }, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			bin := filepath.Join(root, "usr/local/bin")
+			if err := c.before(bin); err != nil {
+				t.Fatal(err)
+			}
+			was, _ := os.Lstat(filepath.Join(bin, "viiwork"))
+			m := setup.Machine{Root: root, Manager: setup.Systemd, User: c.user, Home: "/home/ann", Program: itselfAt(t), Version: "v2.1.0"}
+			cfg := config.Default()
+			cfg.Node.Name = "attic"
+			files, notes := setup.Files(m, setup.Answers{Config: cfg})
+			at := slices.IndexFunc(files, func(f setup.File) bool { return f.Path == "/usr/local/bin/viiwork" })
+			if planned := at >= 0; planned != c.planned || planned && files[at].Link != program {
+				t.Fatalf("planned: %t, %+v", planned, files)
+			}
+			if told := strings.Contains(strings.Join(notes, " "), "/usr/local/bin/viiwork is another file"); told != (was != nil && !c.planned) {
+				t.Errorf("told %q", notes)
+			}
+			if err := setup.Apply(t.Context(), setup.Plan{Root: root, Files: files}, never(t)); err != nil {
+				t.Fatal(err)
+			}
+			u := setup.Uninstall{Machine: m, ConfigPath: m.Layout().Config, Config: &cfg, Running: func(context.Context) bool { return false },
+				Run: func(context.Context, string, ...string) (string, error) { return "", nil }}
+			if err := u.Survey(t.Context()).Remove(t.Context(), said(t)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(filepath.Join(bin, "viiwork")); (err == nil) != (was != nil && !c.planned) {
+				t.Errorf("after the uninstall: %v", err)
+			}
+		})
+	}
+}
+
+// itselfAt is a program to set up.
+func itselfAt(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "viiwork")
+	if err := os.WriteFile(path, []byte("the program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -188,6 +188,11 @@ func (u Uninstall) device(l *Leave) {
 
 // programs finds the versions of this program that a service ran.
 func (u Uninstall) programs(l *Leave) {
+	if !u.Machine.User && u.Machine.onPathIsOurs() {
+		l.Goes = append(l.Goes, u.file(command))
+	} else if !u.Machine.User && u.there(command) {
+		l.Stays = append(l.Stays, command+": not written by viiwork")
+	}
 	prefix := u.Machine.Layout().Prefix
 	versions := filepath.Join(prefix, "versions")
 	entries, err := os.ReadDir(u.Machine.at(versions))

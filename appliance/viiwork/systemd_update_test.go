@@ -70,7 +70,7 @@ func furnishMachine(t *testing.T, root string, from *shop) {
 	if err := enginetest.WriteGGUF(filepath.Join(root, "srv/models/tiny.gguf"), enginetest.GGUFOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	files, _ := setup.Files(setup.Machine{Manager: setup.Systemd, Program: program, Version: "v1.0.0"}, setup.Answers{Config: cfg})
+	files, _ := setup.Files(setup.Machine{Root: root, Manager: setup.Systemd, Program: program, Version: "v1.0.0"}, setup.Answers{Config: cfg})
 	for _, f := range files {
 		switch {
 		case f.IsDir():

@@ -232,6 +232,41 @@ func TestAFetchIsWrittenDownWhileItArrives(t *testing.T) {
 	}
 }
 
+// TestImagesFetchedBeforePapersGetThem when their registry is reached again, and only if Docker has the very image.
+func TestImagesFetchedBeforePapersGetThem(t *testing.T) {
+	r, d := imagestest.New(t), &daemon{}
+	old, other := r.Random("old:v1"), r.Random("other:v1")
+	r.Random("engine:v1")
+	a := newAsker(t, d)
+	a.cfg.Members = nil
+	kept := a.cfg.Papers
+	a.cfg.Papers = papers.Folder{} // as a version did that kept none
+	for _, image := range []string{"old:v1", "other:v1"} {
+		if _, err := a.pull(r.Ref(image), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	book := filepath.Join(a.state, "images.json")
+	text, err := os.ReadFile(book)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, _ := a.cfg.Book.Digest(other)
+	if err := os.WriteFile(book, bytes.ReplaceAll(text, []byte(held.ID), []byte("sha256:"+strings.Repeat("0", 64))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.cfg.Papers, a.cfg.Book = kept, openBook(t, book)
+	if _, err := a.pull(r.Ref("engine:v1"), ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := kept.Find(old); err != nil || !a.told("other members can take") {
+		t.Errorf("%v, told %q", err, a.notes)
+	}
+	if _, _, err := kept.Find(other); err == nil {
+		t.Error("an image that Docker has otherwise is given away")
+	}
+}
+
 // TestWhatIsNotTheImageLeavesNothing, and the next member is asked; where there is none, the registry.
 func TestWhatIsNotTheImageLeavesNothing(t *testing.T) {
 	r := imagestest.New(t)

@@ -84,7 +84,8 @@ func (s *Stock) Pull(ctx context.Context, o Order) (Held, error) {
 	if ctx.Err() != nil {
 		return Held{}, context.Cause(ctx)
 	}
-	if err != nil {
+	asked := err != nil
+	if asked {
 		if got, err = s.fromRegistry(ctx, f); err != nil {
 			return Held{}, err
 		}
@@ -95,6 +96,9 @@ func (s *Stock) Pull(ctx context.Context, o Order) (Held, error) {
 	}
 	if err := s.keepPapers(h.Digest, got.papers); err != nil {
 		o.note("%v: other members cannot take the image from here", err)
+	}
+	if asked {
+		s.catchUp(ctx, f)
 	}
 	return h, nil
 }
@@ -146,6 +150,32 @@ func (s *Stock) keepPapers(digest string, p papers.Papers) error {
 		digests = append(digests, h.Digest)
 	}
 	return s.cfg.Papers.Retain(digests)
+}
+
+// catchUpFor bounds how long a registry that has just answered is asked for papers.
+const catchUpFor = 20 * time.Second
+
+// catchUp makes the papers of images from the same registry that were fetched before papers were kept. What cannot be had now is
+// tried again by the next fetch.
+func (s *Stock) catchUp(ctx context.Context, f fetch) {
+	if s.cfg.Papers == (papers.Folder{}) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpFor)
+	defer cancel()
+	for _, h := range s.cfg.Book.All() {
+		ref, err := canonical(h.Reference)
+		if _, _, none := s.cfg.Papers.Find(h.Digest); none == nil || err != nil || h.Digest == "" || ref.Context().RegistryStr() != f.target.RegistryStr() {
+			continue
+		}
+		m, err := s.ask(ctx, ref.Context().Digest(h.Digest))
+		if err != nil || m.papers.Manifest == nil || !m.is(h.ID) {
+			continue
+		}
+		if s.cfg.Papers.Keep(h.Digest, m.papers) == nil {
+			f.note("other members can take %s from here, too", h.Reference)
+		}
+	}
 }
 
 // reference reads what is to be fetched, and refuses what no registry can have.

@@ -75,7 +75,7 @@ func lanFellows(t testing.TB, n int, models func(i int) []string) (all []*fellow
 // portAt finds a free port below those the system gives to connections that leave, another one each time.
 func portAt(host string) int {
 	for {
-		port := int(18000 + nextPort.Add(1)%14000)
+		port := int(14000 + nextPort.Add(1)%6000) // below those of engines
 		l, err := net.Listen("tcp", net.JoinHostPort(host, fmt.Sprint(port)))
 		if err != nil {
 			continue
@@ -87,7 +87,7 @@ func portAt(host string) int {
 
 var nextPort atomic.Uint32
 
-func init() { nextPort.Store(rand.Uint32N(14000)) }
+func init() { nextPort.Store(rand.Uint32N(6000)) }
 
 // served is the line of a model that a foreign engine serves.
 func served(name, url string, slots int) string {

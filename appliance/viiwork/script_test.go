@@ -119,10 +119,10 @@ type ports struct {
 	next int
 }
 
-// Where the ports lie.
+// Where the ports lie: above those of engines, below those that the system gives away.
 const (
-	firstPort = 20000
-	lastPort  = 32000
+	firstPort = 30000
+	lastPort  = 32700
 )
 
 // newPorts is the one of this process.
@@ -143,7 +143,7 @@ func (p *ports) free() (int, error) {
 			return first, nil
 		}
 	}
-	return 0, errors.New("no free ports among three thousand")
+	return 0, errors.New("no free ports")
 }
 
 func allFree(first int) bool {

@@ -116,7 +116,7 @@ func FreePort(t TB) int {
 	t.Helper()
 	var err error
 	for range 100 {
-		port := 10000 + rand.IntN(10000)
+		port := 10000 + rand.IntN(4000)
 		var l net.Listener
 		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			l.Close()

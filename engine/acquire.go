@@ -32,7 +32,6 @@ func (en *entry) granted(w *Waiter) {
 	w.lease = &Lease{b: b, seat: w.Seat, target: b.target, context: b.slotContext(), granted: time.Now()}
 	b.leases[w.lease] = struct{}{}
 	b.slotsFresh = false
-	b.engine.held++
 	b.engine.cfg.Changed()
 }
 
@@ -44,11 +43,6 @@ func (b *backend) leave(l *Lease, done bool) {
 	delete(b.leases, l)
 	if l.worked {
 		b.entry.hold.add(time.Since(l.granted))
-	}
-	e.held--
-	if e.held == 0 && e.idle != nil {
-		close(e.idle)
-		e.idle = nil
 	}
 	if done {
 		b.entry.line.Free(l.seat)

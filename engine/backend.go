@@ -62,8 +62,8 @@ type backend struct {
 
 func newBackend(e *Engine, en *entry, n int, gpus []int) *backend {
 	return &backend{
-		engine: e, entry: en, model: en.model, id: BackendID(en.model.Name, n), gpus: gpus,
-		name: BackendID(en.model.Name, n), waited: make(chan struct{}),
+		engine: e, entry: en, model: en.model, id: backendID(en.model.Name, n), gpus: gpus,
+		name: backendID(en.model.Name, n), waited: make(chan struct{}),
 		done: make(chan struct{}), wake: make(chan struct{}, 1),
 		state: StateStarting, progress: -1, procChanged: make(chan struct{}), leases: map[*Lease]struct{}{},
 		works: map[*slotWork]struct{}{}, unwanted: map[string]time.Time{},

@@ -62,8 +62,6 @@ type Engine struct {
 	retiring []*backend // on their way out, in no order
 	found    map[string]Process
 	findErr  map[RunnerKind]error
-	held     int           // leases not yet released
-	idle     chan struct{} // closed when held falls to 0; nil when nobody waits for it
 	running  bool
 	ended    bool // Run is over or ending: no more seats
 	draining bool
@@ -220,26 +218,5 @@ func (e *Engine) Drain(on bool) {
 	}
 	for _, en := range e.order {
 		en.line.Refuse(ErrDraining)
-	}
-}
-
-// WaitIdle returns once no lease is held, or with ctx's cause.
-func (e *Engine) WaitIdle(ctx context.Context) error {
-	for {
-		e.mu.Lock()
-		if e.held == 0 {
-			e.mu.Unlock()
-			return nil
-		}
-		if e.idle == nil {
-			e.idle = make(chan struct{})
-		}
-		idle := e.idle
-		e.mu.Unlock()
-		select {
-		case <-idle:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 }

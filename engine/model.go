@@ -53,5 +53,5 @@ type BackendSpec struct {
 	GPUs []int // host indices; empty = CPU (or Metal)
 }
 
-// BackendID names backend n of a model, unique on this machine: "org/m#0".
-func BackendID(model string, n int) string { return fmt.Sprintf("%s#%d", model, n) }
+// backendID names backend n of a model, unique on this machine: "org/m#0".
+func backendID(model string, n int) string { return fmt.Sprintf("%s#%d", model, n) }

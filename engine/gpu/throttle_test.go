@@ -12,20 +12,19 @@ import (
 )
 
 // metrics is a table as amdgpu writes it, with bits at a place, and all else as the driver leaves what it does not know.
-func metrics(version uint16, size, at int, bits uint64, width int) string {
+func metrics(version uint16, size, at int, bits []byte) string {
 	table := []byte(strings.Repeat("\xff", size))
 	binary.LittleEndian.PutUint16(table, uint16(size))
 	binary.BigEndian.PutUint16(table[2:], version)
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], bits)
-	copy(table[at:], word[:width])
+	copy(table[at:], bits)
 	return string(table)
 }
 
 // TestWhatSlowsACardDown, as far as the table's layout is known: what is not must stay unknown, and not become a false alarm.
 func TestWhatSlowsACardDown(t *testing.T) {
-	v10 := func(bits uint64) string { return metrics(0x100, 80, 68, bits, 4) }
-	v13 := func(bits uint64) string { return metrics(0x103, 120, 112, bits, 8) }
+	wide := func(bits uint64) []byte { return binary.LittleEndian.AppendUint64(nil, bits) }
+	v10 := func(bits uint64) string { return metrics(0x100, 80, 68, wide(bits)[:4]) }
+	v13 := func(bits uint64) string { return metrics(0x103, 120, 112, wide(bits)) }
 	for name, c := range map[string]struct {
 		gfx, table, want string // gfx as the kernel numbers it
 	}{
@@ -46,11 +45,11 @@ func TestWhatSlowsACardDown(t *testing.T) {
 		"newer, current":           {"110000", v13(1 << 22), "heat false, power true"},
 		"newer, another reason":    {"110000", v13(1 << 57), "not throttled"},
 		"newer, untold":            {"110000", v13(1<<64 - 1), ""},
-		"a layout to come":         {"90402", metrics(0x104, 120, 112, 1<<36, 8), ""},
-		"a processor's":            {"90012", metrics(0x202, 120, 112, 1<<36, 8), ""},
+		"a layout to come":         {"90402", metrics(0x104, 120, 112, wide(1<<36)), ""},
+		"a processor's":            {"90012", metrics(0x202, 120, 112, wide(1<<36)), ""},
 		"cut off":                  {"110000", v13(1 << 36)[:119], ""},
 		"too long":                 {"110000", v13(1<<36) + "x", ""},
-		"a size that is not so":    {"110000", metrics(0x103, 80, 68, 1, 4), ""},
+		"a size that is not so":    {"110000", metrics(0x103, 80, 68, wide(1)[:4]), ""},
 		"a head alone":             {"110000", "\x04\x00\x01", ""},
 		"empty, as after a sleep":  {"110000", "", ""},
 		"an error in place of all": {"110000", "Operation not supported\n", ""},

@@ -52,8 +52,8 @@ func Revive(ctx context.Context, m Machine, run Run) error {
 	return m.steps(ctx, run, "journalctl -n 30 -u viiwork", m.systemctl("start", "viiwork.service"))
 }
 
-// Disable ends the service and keeps it from coming back. Engines run on.
-func Disable(ctx context.Context, m Machine, run Run) error {
+// disable ends the service and keeps it from coming back. Engines run on.
+func disable(ctx context.Context, m Machine, run Run) error {
 	switch m.Manager {
 	case Systemd:
 		return m.steps(ctx, run, "systemctl status viiwork", m.systemctl("disable", "--now", "viiwork.service"))

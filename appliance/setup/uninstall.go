@@ -97,7 +97,7 @@ func (u Uninstall) service(l *Leave) {
 		if m.Manager == Systemd && !m.there("/run/systemd/system") {
 			continue
 		}
-		l.Goes = append(l.Goes, Removal{"the service of " + path, func(ctx context.Context) error { return Disable(ctx, m, u.Run) }})
+		l.Goes = append(l.Goes, Removal{"the service of " + path, func(ctx context.Context) error { return disable(ctx, m, u.Run) }})
 		if m.Manager == Systemd {
 			after = append(after, Removal{"what systemd remembers of it", func(ctx context.Context) error {
 				if !m.User {

@@ -35,7 +35,7 @@ func (r Roll) Next(now time.Time, open bool, seen []Sight) (Roll, Step) {
 	if why := r.wentBack(now, seen); why != "" {
 		return r.stop(why)
 	}
-	if e, ok := r.AtHand(); ok {
+	if e, ok := r.atHand(); ok {
 		if step := r.follow(now, e, seen); step.Act != "" {
 			if !r.Halted.IsZero() {
 				return r.wait(r.halt() + "; " + step.Why)
@@ -205,7 +205,7 @@ func lastOf(s Sight, seen []Sight) string {
 }
 
 func (r Roll) stop(why string) (Roll, Step) {
-	if e, ok := r.AtHand(); ok { // another one went back while it is at hand: it finishes by itself
+	if e, ok := r.atHand(); ok { // another one went back while it is at hand: it finishes by itself
 		r.put(e.Since, e.ID, Left, "it was at hand when the roll-out stopped")
 	}
 	r.Stage, r.Why, r.Held = Stopped, why, time.Time{}

@@ -168,8 +168,8 @@ func (r *Roll) halt() string {
 	return fmt.Sprintf("it was stopped at %s on %s UTC", r.HaltedBy, r.Halted.UTC().Format("2006-01-02 15:04"))
 }
 
-// AtHand is the member whose turn it is.
-func (r Roll) AtHand() (Entry, bool) {
+// atHand is the member whose turn it is.
+func (r Roll) atHand() (Entry, bool) {
 	for _, e := range r.Members {
 		if e.State == Updating {
 			return e, true

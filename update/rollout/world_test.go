@@ -144,8 +144,8 @@ func (w *world) check(before, r rollout.Roll, step rollout.Step, open bool, seen
 	if hand > 1 {
 		w.t.Errorf("%d are at hand", hand)
 	}
-	was, had := before.AtHand()
-	if step.Act != rollout.Start || had && was.ID == step.Member {
+	had := slices.ContainsFunc(before.Members, func(e rollout.Entry) bool { return e.State == rollout.Updating && e.ID == step.Member })
+	if step.Act != rollout.Start || had {
 		return
 	}
 	if !open || w.back || w.halted {

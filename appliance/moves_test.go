@@ -189,7 +189,6 @@ func TestRealConversationsMoveFromFullHomes(t *testing.T) {
 // kv is what the node tells of moved caches.
 func (f *fellow) kv(t *testing.T) (doc status.KV) {
 	t.Helper()
-	t.Helper()
 	holds(t, f.name+" tells of moved caches", func() bool { doc = status.KV{}; return f.read("/api/kv", &doc) })
 	return doc
 }

@@ -63,9 +63,13 @@ func (a *Appliance) getImageOffers(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	digest, err := digestAsked(c)
+	if err != nil {
+		return err
+	}
 	offers := []images.Offer{}
 	if a.mesh.keys.Load().Secured() {
-		if offers, err = f.Offers(c.Request().Context(), c.QueryParam("digest")); err != nil {
+		if offers, err = f.Offers(c.Request().Context(), digest); err != nil {
 			return err
 		}
 	}
@@ -78,7 +82,11 @@ func (a *Appliance) getImageParts(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	parts, err := f.Parts(c.Request().Context(), c.QueryParam("node"), c.QueryParam("digest"))
+	digest, err := digestAsked(c)
+	if err != nil {
+		return err
+	}
+	parts, err := f.Parts(c.Request().Context(), c.QueryParam("node"), digest)
 	if err != nil {
 		return imageFault(err)
 	}
@@ -91,18 +99,31 @@ func (a *Appliance) getImagePiece(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	digest, err := digestAsked(c)
+	if err != nil {
+		return err
+	}
 	from, err := strconv.ParseInt(c.QueryParam("from"), 10, 64)
 	size, odd := strconv.ParseInt(c.QueryParam("size"), 10, 64)
 	if err != nil || odd != nil || from < 0 || size < 1 || size > images.MaxPiece {
 		return &gateway.Error{Status: http.StatusBadRequest, Code: "bad_request", Message: "from and size are the bytes wanted of a layer, at most 1 MiB of them"}
 	}
 	b, err := f.Piece(c.Request().Context(), images.Piece{
-		Member: c.QueryParam("node"), Image: c.QueryParam("digest"), Layer: c.QueryParam("layer"), From: from, Size: size,
+		Member: c.QueryParam("node"), Image: digest, Layer: c.QueryParam("layer"), From: from, Size: size,
 	})
 	if err != nil {
 		return imageFault(err)
 	}
 	return c.Blob(http.StatusOK, echo.MIMEOctetStream, b)
+}
+
+// digestAsked is that of the image in question.
+func digestAsked(c echo.Context) (string, error) {
+	digest := c.QueryParam("digest")
+	if !papers.IsDigest(digest) {
+		return "", &gateway.Error{Status: http.StatusBadRequest, Code: "bad_request", Message: "digest is an image's: sha256: and 64 hexadecimal digits"}
+	}
+	return digest, nil
 }
 
 func imageFault(err error) error {

@@ -26,4 +26,9 @@ func TestNoImageIsGivenInAnOpenMesh(t *testing.T) {
 	if got.status != http.StatusBadRequest {
 		t.Errorf("too much at one time: %d %s", got.status, got.body)
 	}
+	for _, path := range []string{"/api/engineimages?digest=x", "/api/engineimages", "/api/engineimages/parts?node=" + has.name, "/api/engineimages/piece?node=" + has.name + "&digest=x&from=0&size=1"} {
+		if got := asks.owner(t, http.MethodGet, path, ""); got.status != http.StatusBadRequest || !strings.Contains(got.body, "64 hexadecimal digits") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
 }

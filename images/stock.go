@@ -61,6 +61,32 @@ type Order struct {
 	Note   func(text string)       // told who gives the image, and who was passed by for what; nil = nobody listens
 }
 
+// Check tells what is wrong with what is to be fetched, and asks nobody.
+func (o Order) Check() error {
+	_, err := o.reference()
+	return err
+}
+
+// reference reads what is to be fetched, and refuses what no registry can have.
+func (o Order) reference() (name.Reference, error) {
+	resolved, err := Resolve(o.Image)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(resolved, Local) {
+		return nil, fmt.Errorf("no registry has %s: make it with 'viiwork images build %s'", resolved, strings.TrimPrefix(resolved, Local))
+	}
+	ref, err := canonical(resolved)
+	if err != nil {
+		return nil, err
+	}
+	// Of a short name the owner's word goes before the catalogue's.
+	if d, ok := ref.(name.Digest); ok && resolved == o.Image && o.Digest != "" && d.DigestStr() != o.Digest {
+		return nil, fmt.Errorf("%s names a digest already, and %s is another: give one of them", resolved, o.Digest)
+	}
+	return ref, nil
+}
+
 func (o Order) note(format string, args ...any) {
 	if o.Note != nil {
 		o.Note(fmt.Sprintf(format, args...))
@@ -70,7 +96,7 @@ func (o Order) note(format string, args ...any) {
 // Pull fetches an image by digest, checks it and keeps it in the book. Nothing is kept of one that is not what was asked
 // for; [ErrMoved] says that the owner has to decide.
 func (s *Stock) Pull(ctx context.Context, o Order) (Held, error) {
-	ref, err := s.reference(o)
+	ref, err := o.reference()
 	if err != nil {
 		return Held{}, err
 	}
@@ -176,26 +202,6 @@ func (s *Stock) catchUp(ctx context.Context, f fetch) {
 			f.note("other members can take %s from here, too", h.Reference)
 		}
 	}
-}
-
-// reference reads what is to be fetched, and refuses what no registry can have.
-func (s *Stock) reference(o Order) (name.Reference, error) {
-	resolved, err := Resolve(o.Image)
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(resolved, Local) {
-		return nil, fmt.Errorf("no registry has %s: make it with 'viiwork images build %s'", resolved, strings.TrimPrefix(resolved, Local))
-	}
-	ref, err := canonical(resolved)
-	if err != nil {
-		return nil, err
-	}
-	// Of a short name the owner's word goes before the catalogue's.
-	if d, ok := ref.(name.Digest); ok && resolved == o.Image && o.Digest != "" && d.DigestStr() != o.Digest {
-		return nil, fmt.Errorf("%s names a digest already, and %s is another: give one of them", resolved, o.Digest)
-	}
-	return ref, nil
 }
 
 // target is the digest to fetch: the one given, the one in the reference, the one the book knows, or, at the first

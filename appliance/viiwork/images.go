@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -151,8 +150,6 @@ func drawImages(list []images.Listed, bold bool) *bytes.Buffer {
 // fromRegistry is the source that is not the mesh.
 const fromRegistry = "registry"
 
-var aDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
 func (c *cli) imagesPullCommand() *cobra.Command {
 	var digest, source string
 	cmd := &cobra.Command{
@@ -162,21 +159,23 @@ func (c *cli) imagesPullCommand() *cobra.Command {
 
 		ValidArgsFunction: cobra.FixedCompletions(shortNames(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if digest != "" && !aDigest.MatchString(digest) {
+			if digest != "" && !papers.IsDigest(digest) {
 				return usageError("--digest: %q is no digest: it looks like sha256: and 64 hexadecimal digits", digest)
 			}
 			if source != "" && source != fromRegistry {
 				return usageError("--source: it takes %q, or nothing: then members of the mesh are asked first", fromRegistry)
 			}
+			order := images.Order{Image: args[0], Digest: digest}
+			if err := order.Check(); err != nil {
+				return coded{exitUsage, err}
+			}
 			return c.withStock(cmd.Context(), source == "", func(ctx context.Context, stock *images.Stock) error {
 				bar := newPullBar(c, "")
-				held, err := stock.Pull(ctx, images.Order{
-					Image: args[0], Digest: digest,
-					Tell: func(done, total int64) {
-						bar.at(status.Pull{File: args[0], State: modelcopy.StateCopying, Bytes: done, Size: total})
-					},
-					Note: func(text string) { bar.clear(); c.note("%s", printable(text)) },
-				})
+				order.Tell = func(done, total int64) {
+					bar.at(status.Pull{File: args[0], State: modelcopy.StateCopying, Bytes: done, Size: total})
+				}
+				order.Note = func(text string) { bar.clear(); c.note("%s", printable(text)) }
+				held, err := stock.Pull(ctx, order)
 				bar.clear()
 				if err != nil {
 					return err

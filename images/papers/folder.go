@@ -18,6 +18,9 @@ const maxFile = 4*MaxDocument + 1<<10
 
 var digestText = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
+// IsDigest tells whether a text can be an image's digest.
+func IsDigest(text string) bool { return digestText.MatchString(text) }
+
 // Folder keeps papers, a file for each image, 0600. Several processes may use one.
 type Folder struct{ dir string }
 
@@ -27,7 +30,7 @@ func FolderIn(stateDir string) Folder { return Folder{filepath.Join(stateDir, "i
 // Find reads the papers of an image and checks them. Where there are none, or none that hold, the error is fs.ErrNotExist.
 func (f Folder) Find(digest string) (Papers, *Image, error) {
 	var p Papers
-	if !digestText.MatchString(digest) {
+	if !IsDigest(digest) {
 		return p, nil, fmt.Errorf("%.80q is no digest: %w", digest, fs.ErrNotExist)
 	}
 	file, err := os.OpenFile(f.file(digest), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for a writer that never comes

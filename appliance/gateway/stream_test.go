@@ -256,8 +256,8 @@ func TestLateHeadersComeAsTrailers(t *testing.T) {
 	readUntil(t, hold.Body, "content")
 	f.SetFaults(enginetest.Faults{Silent: true}) // it holds the slot until the other waits for that
 	go func() {
+		defer f.SetFaults(enginetest.Faults{}) // also where it never does: then that is the fault that is told
 		n.until("it waits", func() bool { return n.e.Snapshot()[0].Waiting == 1 })
-		f.SetFaults(enginetest.Faults{})
 	}()
 	r := n.post("/v1/chat/completions", chat("m", "home", `,"stream":true`), "X-Session-Id", "s")
 	if r.status != 200 || !strings.HasSuffix(string(r.body), "[DONE]\n\n") || !strings.HasPrefix(string(r.body), ": waiting") {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -198,10 +199,13 @@ func (n *node) start(l net.Listener) *node {
 	server := &http.Server{Handler: mux}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = server.Serve(l) })
 	told, quiet := context.WithCancel(ctx)
 	n.publisherEnds = quiet
 	wg.Go(func() { check(n.t, n.publisher.Run(told)) })
+	for !n.publisher.Told() { // who is turned away at its start would ask it once a second for a while, and not follow it
+		runtime.Gosched()
+	}
+	wg.Go(func() { _ = server.Serve(l) })
 	wg.Go(func() { check(n.t, n.watcher.Run(ctx)) })
 	n.stop = sync.OnceFunc(func() {
 		cancel()

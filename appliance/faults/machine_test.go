@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -248,12 +250,23 @@ func onLoopback(t *testing.T, slots ...int) (all []*machine) {
 	return all
 }
 
-// freePort is one that nobody listens on at this moment.
+// freePort is one that nobody listens on at this moment, another one each time. It is none of those that the system
+// hands out by itself: a machine listens on it only later, and again after its process was killed.
 func freePort(t *testing.T, host string) int {
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
+	t.Helper()
+	var err error
+	for range 100 {
+		port := int(10000 + nextPort.Add(1)%4000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("%s:%d", host, port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("looking for a free port: ", err)
+	return 0
 }
+
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(rand.Uint32N(4000)) }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -190,15 +191,26 @@ func pair(t testing.TB, source transfer.Source, port int) (asks, has *node) {
 	return asks, has
 }
 
+// freePort is one that nobody listens on at this moment, another one each time. It is none of those that the system
+// hands out by itself: a node that is stopped and started again wants its own back.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		port := int(10000 + nextPort.Add(1)%4000)
+		var l net.Listener
+		if l, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("looking for a free port: ", err)
+	return 0
 }
+
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(rand.Uint32N(4000)) }
 
 // awaitDirect waits until somebody listens.
 func awaitDirect(t testing.TB, port int) {

@@ -54,7 +54,7 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 		return another
 	}
 	if err != nil {
-		return trial.ended(c.unusable(ctx, err, trial.runs()))
+		return trial.ended(c.unusable(ctx, err, trial.runs(), nil))
 	}
 	log := newLog(c, cfg.Log)
 	if trial.fault != nil {
@@ -95,8 +95,7 @@ func (c *cli) serve(ctx context.Context, stopEngines, untilEOF bool) error {
 		News: func() []status.Warning { return append(trial.news(), swapNews(cfg.Node.StateDir)...) },
 	})
 	if err != nil {
-		signal.Stop(signals) // nothing runs: a signal may end a pause as it likes
-		return trial.ended(c.unusable(ctx, err, trial.runs()))
+		return trial.ended(c.unusable(ctx, err, trial.runs(), signals))
 	}
 	return trial.ended(served{node: node, signals: signals, reload: func() { cfg = c.reload(node, cfg, path, log) }, manager: manager}.run(ctx))
 }
@@ -106,8 +105,9 @@ const faultPause = 10 * time.Second
 
 // unusable ends a start whose configuration has faults. A manager starts the node again, since some mend themselves, as a disk that
 // comes late with the models: it is told of each fault at once, and kept from doing so twice a second for ever. A version on trial
-// has no time to lose.
-func (c *cli) unusable(ctx context.Context, err error, onTrial bool) error {
+// has no time to lose. A signal ends the pause, also one that came while the node was being made: what it asks for is a node that
+// ends, or one that reads its configuration again. Without signals that are caught it ends the process.
+func (c *cli) unusable(ctx context.Context, err error, onTrial bool, signals <-chan os.Signal) error {
 	var faults config.Faults
 	if onTrial || c.getenv("NOTIFY_SOCKET") == "" || !errors.As(err, &faults) || exitCode(err) != exitFailed {
 		return err
@@ -116,6 +116,7 @@ func (c *cli) unusable(ctx context.Context, err error, onTrial bool) error {
 	fmt.Fprintf(c.Err, "viiwork: serve: the configuration is looked at again in %s\n", faultPause)
 	select {
 	case <-ctx.Done():
+	case <-signals:
 	case <-time.After(faultPause):
 	}
 	return errSaid

@@ -7,8 +7,10 @@ import (
 	stdlog "log"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,17 +45,23 @@ func TestLinesOfLibrariesKeepTheLogsFormAndLevel(t *testing.T) {
 }
 
 // TestAFaultyConfigurationIsNotReadTwiceASecond by a manager that starts the node again and again; a person, and a refusal, that
-// is not started again, are not kept waiting.
+// is not started again, are not kept waiting, nor is who asked the node to end while its fault was looked for.
 func TestAFaultyConfigurationIsNotReadTwiceASecond(t *testing.T) {
+	first := make(chan os.Signal, 1) // what hears signals for a process begins with the first who asks, and is none of a bubble's
+	signal.Notify(first, syscall.SIGHUP)
+	signal.Stop(first)
 	mesh := "mesh: {network: lan, open: true, lan: {mdns: false}}\n"
+	late := mesh + "models: [{name: m, path: /m.gguf, llamacpp: {runner: docker, image: rocm-none}}]\n" // a fault that the machine's survey finds
 	for name, c := range map[string]struct {
-		text, notify string
-		code         int
-		takes        time.Duration
+		text, notify, flag string
+		code               int
+		takes              time.Duration
 	}{
-		"by a manager": {"nodes: {}\n" + mesh, "@manager", 1, 10 * time.Second},
-		"by a person":  {"nodes: {}\n" + mesh, "", 1, 0},
-		"a refusal":    {"mesh: {network: lan, lan: {mdns: false}}\n", "@manager", 4, 0},
+		"by a manager":                   {"nodes: {}\n" + mesh, "@manager", "--stop-engines", 1, 10 * time.Second},
+		"by a person":                    {"nodes: {}\n" + mesh, "", "--stop-engines", 1, 0},
+		"a refusal":                      {"mesh: {network: lan, lan: {mdns: false}}\n", "@manager", "--stop-engines", 4, 0},
+		"found late":                     {late, "@manager", "--stop-engines", 1, 10 * time.Second},
+		"found late, and asked to leave": {late, "@manager", "--until-eof", 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "viiwork.yaml")
@@ -63,13 +71,13 @@ func TestAFaultyConfigurationIsNotReadTwiceASecond(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said bytes.Buffer
 				began := time.Now()
-				code := viiwork.Run(t.Context(), []string{"serve", "--config", path}, viiwork.Streams{
+				code := viiwork.Run(t.Context(), []string{"serve", c.flag, "--config", path}, viiwork.Streams{
 					In: strings.NewReader(""), Out: io.Discard, Err: &said, Environ: []string{"NOTIFY_SOCKET=" + c.notify},
 				})
 				if took := time.Since(began); code != c.code || took != c.takes {
 					t.Errorf("exit %d after %s, want %d after %s", code, took, c.code, c.takes)
 				}
-				if n := strings.Count(said.String(), "mend it and try again"); c.code == 1 && n != 1 || strings.Contains(said.String(), "looked at again in 10s") != (c.takes > 0) {
+				if n := strings.Count(said.String(), "mend it and try again"); c.code == 1 && n != 1 || strings.Contains(said.String(), "looked at again in 10s") != (c.takes > 0 || c.flag == "--until-eof") {
 					t.Errorf("said:\n%s", said.String())
 				}
 			})

@@ -35,7 +35,6 @@ func (r *run) content(ctx context.Context, m Model) (Outcome, string) {
 	}
 	begun := time.Now()
 	a, err := r.send(ctx, http.MethodPost, r.pinned(rest), body)
-	r.took[m.Name] = time.Since(begun)
 	switch {
 	case err != nil:
 		return Fail, err.Error()
@@ -46,6 +45,7 @@ func (r *run) content(ctx context.Context, m Model) (Outcome, string) {
 	case m.kind() == Chat && len(a.text()) == 0:
 		return Fail, "the answer has no text"
 	}
+	r.took[m.Name] = time.Since(begun)
 	return Pass, fmt.Sprintf("%s answered on %s", a.header.Get("X-Viiwork-Model"), a.header.Get("X-Viiwork-Backend"))
 }
 

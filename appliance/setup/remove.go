@@ -72,8 +72,14 @@ func (u Uninstall) keepState() string {
 		return "a folder so near the root is not removed, do it by hand"
 	}
 	info, err := os.Lstat(u.Machine.at(dir))
-	if err != nil || !info.IsDir() {
+	switch {
+	case err != nil || !info.IsDir() && info.Mode()&fs.ModeSymlink == 0:
 		return "no folder"
+	case !info.IsDir():
+		return "a link: remove it and what it leads to by hand"
+	}
+	if why := u.mounted(dir); why != "" {
+		return why
 	}
 	held := []string{u.Config.ModelsDir, u.Machine.Home, u.ConfigPath}
 	for _, m := range u.Config.Models {
@@ -99,6 +105,22 @@ func (u Uninstall) keepState() string {
 		if !ofNode(e.Name()) {
 			return filepath.Join(dir, e.Name()) + " was not put there by a node, remove the rest by hand"
 		}
+	}
+	return ""
+}
+
+// mounted is a reason not to remove a folder into which something else is mounted: the files there are another folder's, or
+// another machine's.
+func (u Uninstall) mounted(dir string) string {
+	at, err := filepath.EvalSymlinks(u.Machine.at(dir))
+	if err != nil {
+		return fmt.Sprintf("it cannot be looked at: %v", err)
+	}
+	switch below, err := mountsBelow(at); {
+	case err != nil:
+		return fmt.Sprintf("whether something is mounted in it is unknown: %v", err)
+	case len(below) > 0:
+		return filepath.Join(dir, strings.TrimPrefix(below[0], at)) + " is mounted in it, and is not emptied: unmount it and run this again"
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ const arriving = ".arriving-"
 var arrivalTag = regexp.MustCompile(`^[0-9a-f]{12}-[a-z2-7]{8}$`)
 
 // Announce writes down that an image is on its way under a tag, until done is told that nothing is left of that name. A process
-// that is killed meanwhile leaves the file, and its lock ends with it.
+// that is killed meanwhile leaves the file, and its lock ends with it. Where root has it written, the node may still read it.
 func (f Folder) Announce(tag string) (done func(gone bool), err error) {
 	if !arrivalTag.MatchString(tag) {
 		return nil, fmt.Errorf("%.80q is no tag of an arrival", tag)
@@ -29,7 +30,7 @@ func (f Folder) Announce(tag string) (done func(gone bool), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("noting that an image arrives: %w", err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+	if err := errors.Join(own(path, f.dir), unix.Flock(int(file.Fd()), unix.LOCK_EX)); err != nil {
 		file.Close()
 		_ = os.Remove(path)
 		return nil, fmt.Errorf("noting that an image arrives: %w", err)

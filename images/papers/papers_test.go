@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"viiwork/images/papers"
@@ -312,4 +313,31 @@ func FuzzParts(f *testing.F) {
 			t.Errorf("%+v", parts)
 		}
 	})
+}
+
+// TestAnArrivalThatRootNotesIsReadByTheNode, which is another user in a container, and clears up after a command that was killed.
+func TestAnArrivalThatRootNotesIsReadByTheNode(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	state := t.TempDir()
+	if err := os.Chown(state, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	done, err := papers.FolderIn(state).Announce("0123456789ab-abcdefgh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done(true)
+	files, err := filepath.Glob(filepath.Join(state, "image-papers", ".arriving-*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	info, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 1234 {
+		t.Errorf("it is user %d's", owner)
+	}
 }

@@ -140,6 +140,30 @@ func TestFilesAreWhatTheirReadersTake(t *testing.T) {
 	}
 }
 
+// TestTheServiceMayWriteWhereItsFoldersAre, however they are spelled: systemd passes by a path with .. in it. A models_dir at the
+// root does not open the whole machine.
+func TestTheServiceMayWriteWhereItsFoldersAre(t *testing.T) {
+	for models, want := range map[string][]string{
+		"/srv/models":       {"/data/state", "-/opt/viiwork", "-/srv/models"},
+		"/srv/x/../models/": {"/data/state", "-/opt/viiwork", "-/srv/models"},
+		"/":                 {"/data/state", "-/opt/viiwork"},
+		"/srv/..":           {"/data/state", "-/opt/viiwork"},
+	} {
+		a := setup.Answers{Config: config.Default()}
+		a.Config.Node.StateDir, a.Config.ModelsDir = "/data/old/../state", models
+		files, _ := setup.Files(setup.Machine{Manager: setup.Systemd}, a)
+		var got []string
+		for line := range strings.Lines(string(files[len(files)-1].Content)) {
+			if path, is := strings.CutPrefix(line, "ReadWritePaths="); is {
+				got = append(got, strings.TrimSpace(path))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("models in %s: %v, want %v", models, got, want)
+		}
+	}
+}
+
 // TestOtherVariablesStayInTheFileOfSecrets, and a secret does not outlive its mesh.
 func TestOtherVariablesStayInTheFileOfSecrets(t *testing.T) {
 	for _, secret := range []config.Secret{make(config.Secret, 32), nil} {

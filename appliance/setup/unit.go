@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -84,7 +85,7 @@ func (m Machine) harden(say func(string, ...any), l Layout, cfg config.Config) {
 		say("StateDirectory=viiwork")
 		say("StateDirectoryMode=0700")
 	} else {
-		say("ReadWritePaths=%s", unitWord(cfg.Node.StateDir))
+		say("ReadWritePaths=%s", unitWord(filepath.Clean(cfg.Node.StateDir))) // systemd passes by what has .. in it
 	}
 	say("RuntimeDirectory=viiwork")
 	say("RuntimeDirectoryPreserve=yes")
@@ -92,8 +93,10 @@ func (m Machine) harden(say func(string, ...any), l Layout, cfg config.Config) {
 	say("Environment=%s", unitWord("HOME="+cfg.Node.StateDir))
 	say("ProtectSystem=strict")
 	say("ReadWritePaths=-%s", unitPath(l.Prefix))
-	say("# Where 'viiwork models pull' puts copies.")
-	say("ReadWritePaths=%s", unitWord("-"+cfg.ModelsDir))
+	if models := filepath.Clean(cfg.ModelsDir); models != "/" { // which would open the whole system
+		say("# Where 'viiwork models pull' puts copies.")
+		say("ReadWritePaths=%s", unitWord("-"+models))
+	}
 	for _, line := range []string{
 		"ProtectHome=read-only", "ProtectHostname=yes", "ProtectKernelLogs=yes", "ProtectControlGroups=yes",
 		"RestrictSUIDSGID=yes", "RestrictRealtime=yes", "RestrictNamespaces=yes", "LockPersonality=yes",

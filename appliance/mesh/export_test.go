@@ -22,9 +22,6 @@ const (
 	MaxStreams = maxStreams
 )
 
-// Told tells that there is something to tell whoever asks.
-func (p *Publisher) Told() bool { return p.now.Load() != nil }
-
 // Apply is change.apply.
 func Apply(c *change, was *Report) (*Report, error) { return c.apply(was) }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -202,9 +201,6 @@ func (n *node) start(l net.Listener) *node {
 	told, quiet := context.WithCancel(ctx)
 	n.publisherEnds = quiet
 	wg.Go(func() { check(n.t, n.publisher.Run(told)) })
-	for !n.publisher.Told() { // who is turned away at its start would ask it once a second for a while, and not follow it
-		runtime.Gosched()
-	}
 	wg.Go(func() { _ = server.Serve(l) })
 	wg.Go(func() { check(n.t, n.watcher.Run(ctx)) })
 	n.stop = sync.OnceFunc(func() {

@@ -36,6 +36,7 @@ type Publisher struct {
 	cfg     PublisherConfig
 	poke    chan struct{}
 	now     atomic.Pointer[edition] // nil before Run
+	begun   chan struct{}           // closed with the first edition
 	ended   chan struct{}
 	ran     atomic.Bool
 	streams streams
@@ -57,7 +58,7 @@ func NewPublisher(cfg PublisherConfig) *Publisher {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Publisher{
-		cfg: cfg, poke: make(chan struct{}, 1), ended: make(chan struct{}),
+		cfg: cfg, poke: make(chan struct{}, 1), begun: make(chan struct{}), ended: make(chan struct{}),
 		streams: streams{open: map[string]*stream{}, said: map[string]time.Time{}},
 	}
 }
@@ -134,7 +135,9 @@ func (p *Publisher) publish(epoch uint64) {
 	p.now.Store(e)
 	if was != nil {
 		close(was.next)
+		return
 	}
+	close(p.begun)
 }
 
 // encode gives one line. What it encodes holds nothing that has no JSON: check has refused NaN.

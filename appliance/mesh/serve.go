@@ -17,6 +17,8 @@ const (
 	maxStreams = 256
 	// writeFor is how long a follower may take nothing before its stream is cut.
 	writeFor = 3 * time.Second
+	// startFor is how long who asks waits for this node's first word.
+	startFor = time.Second
 	// sayAgain is how often one kind of refusal is logged.
 	sayAgain = time.Minute
 )
@@ -48,7 +50,7 @@ func (p *Publisher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		WriteError(w, http.StatusBadRequest, "wire_version", "this node no longer speaks that version: update the other one")
 		return
 	}
-	e := p.now.Load()
+	e := p.told(r.Context())
 	if e == nil {
 		WriteError(w, http.StatusServiceUnavailable, "starting", "this node is still starting")
 		return
@@ -66,6 +68,23 @@ func (p *Publisher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", typeReport)
 	_, _ = w.Write(e.document(peer.Wire)) // the asker may have gone
+}
+
+// told is what there is to tell, which who asks at the moment of the start waits for: turned away, it would ask once a second
+// for a while, and not follow. It is nil if there is nothing for too long.
+func (p *Publisher) told(ctx context.Context) *edition {
+	if e := p.now.Load(); e != nil {
+		return e
+	}
+	patience := time.NewTimer(startFor)
+	defer patience.Stop()
+	select {
+	case <-p.begun:
+	case <-p.ended:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	return p.now.Load()
 }
 
 // stream writes an edition, and then each newer one, and beats in between, until the follower or the node goes.

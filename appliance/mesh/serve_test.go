@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,39 @@ func TestAskerIsAnsweredInItsWire(t *testing.T) {
 	var r mesh.Report
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || r.Wire != 1 {
 		t.Errorf("wire 1 with watch: %+v, %v", r, err)
+	}
+}
+
+// TestWhoAsksAtTheStartIsAnsweredWithTheFirstWord, for which it waits a second at the most.
+func TestWhoAsksAtTheStartIsAnsweredWithTheFirstWord(t *testing.T) {
+	for name, c := range map[string]struct {
+		comes, after time.Duration
+		status       int
+	}{"soon": {300 * time.Millisecond, 300 * time.Millisecond, http.StatusOK}, "never": {time.Hour, time.Second, http.StatusServiceUnavailable}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newNode(t, member(2), keys(t, mesh.KeyConfig{}), nil)
+			b.report = capacity(4)
+			b.verifier = mesh.NewVerifier(mesh.VerifierConfig{ID: b.ID, Keys: b.keys})
+			b.publisher = mesh.NewPublisher(mesh.PublisherConfig{ID: b.ID, Name: b.Name, Version: b.Version, Verifier: b.verifier, Source: b.source})
+			ctx, cancel := context.WithCancel(t.Context())
+			var over sync.WaitGroup
+			over.Go(func() {
+				select {
+				case <-ctx.Done():
+				case <-time.After(c.comes):
+					check(t, b.publisher.Run(ctx))
+				}
+			})
+			req := httptest.NewRequest(http.MethodGet, "/v1/capacity", nil)
+			sender(b, "n09", "")(req)
+			began, w := time.Now(), httptest.NewRecorder()
+			b.publisher.ServeHTTP(w, req)
+			if took := time.Since(began); w.Code != c.status || took != c.after {
+				t.Errorf("%s: %d after %v", name, w.Code, took)
+			}
+			cancel()
+			over.Wait()
+		})
 	}
 }
 

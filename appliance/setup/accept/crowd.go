@@ -117,10 +117,10 @@ func (c *crowd) ask(ctx context.Context, i int) (answer, error) {
 }
 
 // slow tells whether a place in the line can have taken so long by the speed of the answers alone: they come in rounds, one for
-// each slot.
+// each slot. Who is refused at once has stood in no line.
 func (c *crowd) slow(waited time.Duration) bool {
 	rounds := (c.size + c.slots - 1) / c.slots
-	return c.answered.Load() == 0 || waited < time.Duration(rounds)*c.first()
+	return waited >= time.Second && (c.answered.Load() == 0 || waited < time.Duration(rounds)*c.first())
 }
 
 // retryAfter is when a node that refused wants to be asked again.

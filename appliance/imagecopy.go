@@ -48,22 +48,23 @@ func (a *Appliance) imageCopies(f *fellows) *imagecopy.Server {
 	})
 }
 
-// imageFetcher asks members for images; an error where this node has no place in a mesh whose members could be asked.
-func (a *Appliance) imageFetcher() (*imagecopy.Fetcher, error) {
+// imageAsked is who asks members for an image, and its digest; an error where this node has no place in a mesh whose members
+// could be asked.
+func (a *Appliance) imageAsked(c echo.Context) (*imagecopy.Fetcher, string, error) {
 	f := a.mesh.current()
 	if f == nil {
-		return nil, errNotInMesh
+		return nil, "", errNotInMesh
 	}
-	return imagecopy.NewFetcher(imagecopy.FetcherConfig{Client: f.client, Members: func() []mesh.Member { return others(f) }}), nil
+	digest := c.QueryParam("digest")
+	if !papers.IsDigest(digest) {
+		return nil, "", &gateway.Error{Status: http.StatusBadRequest, Code: "bad_request", Message: "digest is an image's: sha256: and 64 hexadecimal digits"}
+	}
+	return imagecopy.NewFetcher(imagecopy.FetcherConfig{Client: f.client, Members: func() []mesh.Member { return others(f) }}), digest, nil
 }
 
 // getImageOffers tells which members have an image. Nothing of it has been checked.
 func (a *Appliance) getImageOffers(c echo.Context) error {
-	f, err := a.imageFetcher()
-	if err != nil {
-		return err
-	}
-	digest, err := digestAsked(c)
+	f, digest, err := a.imageAsked(c)
 	if err != nil {
 		return err
 	}
@@ -78,11 +79,7 @@ func (a *Appliance) getImageOffers(c echo.Context) error {
 
 // getImageParts has a member lay an image out, and answers once it has.
 func (a *Appliance) getImageParts(c echo.Context) error {
-	f, err := a.imageFetcher()
-	if err != nil {
-		return err
-	}
-	digest, err := digestAsked(c)
+	f, digest, err := a.imageAsked(c)
 	if err != nil {
 		return err
 	}
@@ -95,11 +92,7 @@ func (a *Appliance) getImageParts(c echo.Context) error {
 
 // getImagePiece brings bytes of a layer from a member.
 func (a *Appliance) getImagePiece(c echo.Context) error {
-	f, err := a.imageFetcher()
-	if err != nil {
-		return err
-	}
-	digest, err := digestAsked(c)
+	f, digest, err := a.imageAsked(c)
 	if err != nil {
 		return err
 	}
@@ -115,15 +108,6 @@ func (a *Appliance) getImagePiece(c echo.Context) error {
 		return imageFault(err)
 	}
 	return c.Blob(http.StatusOK, echo.MIMEOctetStream, b)
-}
-
-// digestAsked is that of the image in question.
-func digestAsked(c echo.Context) (string, error) {
-	digest := c.QueryParam("digest")
-	if !papers.IsDigest(digest) {
-		return "", &gateway.Error{Status: http.StatusBadRequest, Code: "bad_request", Message: "digest is an image's: sha256: and 64 hexadecimal digits"}
-	}
-	return digest, nil
 }
 
 func imageFault(err error) error {

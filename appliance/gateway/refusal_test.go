@@ -292,6 +292,17 @@ func TestA400IsNotTriedElsewhere(t *testing.T) {
 	}
 }
 
+// TestASeatGrantedAsThePatienceEndsIsTaken: that the time is over by then takes it from nobody.
+func TestASeatGrantedAsThePatienceEndsIsTaken(t *testing.T) {
+	f := fake(t, enginetest.Options{Slots: 4})
+	n := start(t, model("m", 4, f.URL()), func(c *gateway.Config) { c.QueueTimeout = time.Nanosecond }).ready()
+	for i := range 20 {
+		if got := n.post("/v1/chat/completions", chat("m", "hi", `,"max_tokens":1`)); got.status != 200 {
+			t.Fatalf("request %d: %d %s", i, got.status, got.body)
+		}
+	}
+}
+
 // TestWhereNobodyHasAModelThatIsSaid: it may be so for a moment only, as when the one node that has it was killed.
 func TestWhereNobodyHasAModelThatIsSaid(t *testing.T) {
 	n := start(t, nil)

@@ -112,6 +112,25 @@ func (s *search) leave() {
 	s.k.row.update(func(r *status.Request) { r.WaitsAt, r.Place, r.ExpectedWaitMS = "", nil, nil })
 }
 
+// late is the seat that was granted in the very moment in which the patience ended: who has waited so long for it and is still
+// there gets it.
+func (s *search) late(ctx context.Context) (seat, error) {
+	if s.k.ctx.Err() != nil {
+		return seat{}, context.Cause(ctx)
+	}
+	for _, a := range []asking{s.try, s.line} {
+		select {
+		case <-over(a):
+			if got, err := a.collect(); err == nil {
+				got.waited = got.waited || s.p.waits
+				return got, nil
+			}
+		default:
+		}
+	}
+	return seat{}, context.Cause(ctx)
+}
+
 // showPlace puts into the request's row where it waits.
 func (s *search) showPlace() {
 	node, ahead, expect := s.k.g.cfg.Node, -1, time.Duration(-1)

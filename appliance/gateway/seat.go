@@ -99,7 +99,7 @@ func (k *call) seat() (seat, error) {
 			s.showPlace()
 			k.row.explain(k.g.lineup.decided(s.p))
 		case <-ctx.Done():
-			return seat{}, context.Cause(ctx)
+			return s.late(ctx)
 		}
 	}
 }

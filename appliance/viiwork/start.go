@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"viiwork/images"
 )
 
-// lookAtDocker sees whether containers can be started here, and which engine images there are.
+// lookAtDocker sees whether containers can be started here, which engine images there are, and what compose lacks.
 func lookAtDocker(ctx context.Context, s *wizard.Sight) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -24,12 +25,19 @@ func lookAtDocker(ctx context.Context, s *wizard.Sight) {
 	defer runner.Close()
 	if err := runner.Ping(ctx); err != nil {
 		s.Docker = err.Error()
+		s.Compose = []string{"have Docker answer this user: " + s.Docker}
 		return
 	}
 	s.Images = map[string]bool{}
 	for _, e := range images.Catalogue() {
 		id, err := runner.ImageID(ctx, e.Ref())
 		s.Images[e.Name] = err == nil && id != ""
+	}
+	if _, err := setup.Command(ctx, "docker", "compose", "version"); err != nil {
+		s.Compose = append(s.Compose, "install Docker's compose plugin: 'docker compose version' must answer")
+	}
+	if _, err := runner.ImageID(ctx, wizard.ComposeImage); errors.Is(err, fs.ErrNotExist) {
+		s.Compose = append(s.Compose, "make the node's image: 'make appliance-image' in viiwork's sources")
 	}
 }
 

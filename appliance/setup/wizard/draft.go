@@ -46,10 +46,13 @@ func Draft(a Answers, s Sight) (Setup, error) {
 		return Setup{}, err
 	}
 	d.notes(a, s)
-	answers := setup.Answers{Config: d.Config, Secret: d.Secret, ConfigPath: s.Path, Image: composeImage, Variables: s.Variables}
+	answers := setup.Answers{Config: d.Config, Secret: d.Secret, ConfigPath: s.Path, Image: ComposeImage, Variables: s.Variables}
 	m := s.Machine
 	if a.Service != "" {
 		m.Manager = managerOf(a.Service)
+	}
+	if m.Manager == setup.Compose {
+		d.Todo = append(d.Todo, s.Compose...)
 	}
 	var notes []string
 	d.Machine = m
@@ -61,8 +64,8 @@ func Draft(a Answers, s Sight) (Setup, error) {
 	return d, nil
 }
 
-// composeImage is the node's own image, which is made on the machine.
-const composeImage = "viiwork:latest"
+// ComposeImage is the node's own image, which is made on the machine.
+const ComposeImage = "viiwork:latest"
 
 func managerOf(service string) setup.Manager {
 	if service == serviceNone {

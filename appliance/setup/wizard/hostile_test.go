@@ -63,6 +63,16 @@ func TestFaultsStandAtTheAnswersThatMakeThem(t *testing.T) {
 	}
 }
 
+// TestWhatComposeLacksIsToBeDoneFirst, and is nobody's business who has another service.
+func TestWhatComposeLacksIsToBeDoneFirst(t *testing.T) {
+	for service, want := range map[string]int{"compose": 1, "systemd": 0} {
+		d, err := drafted(t, "models: []\nmesh: {start: secured, network: lan}\nservice: "+service+"\n", func(s *wizard.Sight) { s.Compose = []string{"install it"} })
+		if err != nil || len(d.Todo) != want {
+			t.Errorf("%s: %v, to do %q", service, err, d.Todo)
+		}
+	}
+}
+
 // TestPathsThatBreakOutOfTheirLinesAreRefused: a line of a unit is an order to systemd.
 func TestPathsThatBreakOutOfTheirLinesAreRefused(t *testing.T) {
 	const text = "models: []\nmesh: {start: secured, network: lan}\nservice: systemd\n"

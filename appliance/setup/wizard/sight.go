@@ -25,6 +25,8 @@ type Sight struct {
 	Native string          // the path of llama-server; "" = there is none
 	Docker string          // why no container can be started; "" = nothing is known against it
 	Images map[string]bool // engine images by their short name: true = it is here; nil = nobody looked
+	// Compose is what must be done before 'docker compose' can start a node here; nil = nothing is known against it.
+	Compose []string
 
 	Config *config.Config // that is there already; nil = none
 	Secret config.Secret  // of the mesh that this machine is in already; nil = none

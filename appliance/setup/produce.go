@@ -116,7 +116,8 @@ const command = "/usr/local/bin/viiwork"
 // onPath lets a shell find the program that the service runs, whichever version that is. What stands there already is its
 // owner's, and a folder that is missing or cannot be written to is left as it is: the node does without.
 func (m Machine) onPath(l Layout) []File {
-	if m.User || m.Program == "" || unix.Access(m.at(filepath.Dir(command)), unix.W_OK) != nil {
+	dir := m.at(filepath.Dir(command))
+	if at, err := os.Stat(dir); m.User || m.Program == "" || err != nil || !at.IsDir() || unix.Access(dir, unix.W_OK) != nil {
 		return nil
 	}
 	if _, err := os.Lstat(m.at(command)); err == nil && !m.onPathIsOurs() {

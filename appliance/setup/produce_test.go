@@ -203,7 +203,10 @@ func TestTheCommandIsOnThePath(t *testing.T) {
 		"another link": {func(bin string) error {
 			return errors.Join(os.MkdirAll(bin, 0o755), os.Symlink("/srv/mine/viiwork", bin+"/viiwork"))
 		}, false, false},
-		"no such folder":     {func(string) error { return nil }, false, false},
+		"no such folder": {func(string) error { return nil }, false, false},
+		"no folder but a file": {func(bin string) error {
+			return errors.Join(os.MkdirAll(filepath.Dir(bin), 0o755), os.WriteFile(bin, []byte("?"), 0o755))
+		}, false, false},
 		"a user's own setup": {func(bin string) error { return os.MkdirAll(bin, 0o755) }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {

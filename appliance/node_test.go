@@ -178,6 +178,7 @@ func (n *node) streaming(t *testing.T, tokens int) *http.Response {
 // node was told to drain before, and more than once, changes nothing.
 func TestDrainLetsStreamsFinish(t *testing.T) {
 	n := newNode(t, "")
+	n.fake.SetFaults(enginetest.Faults{Slow: time.Second}) // else it has ended before a busy machine gets to the next line
 	answer := n.streaming(t, 100)
 	n.fake.SetFaults(enginetest.Faults{Silent: true}) // it runs until the other has been refused, however slow this machine is
 	n.Drain(true)

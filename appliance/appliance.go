@@ -316,7 +316,7 @@ func (a *Appliance) endRequests() {
 	a.gateway.CancelAll()
 	grace, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
-	a.idleWithin(grace)
+	within(grace, nil, func() bool { return a.gateway.Inflight() == 0 }) // an abort has ended the wait before, not this one
 }
 
 // Abort ends a drain at once: the second SIGTERM.

@@ -180,13 +180,15 @@ func (a *Appliance) idleWithin(ctx context.Context) bool {
 }
 
 // within looks until it is so; false when ctx or an abort came first.
-func (a *Appliance) within(ctx context.Context, so func() bool) bool {
+func (a *Appliance) within(ctx context.Context, so func() bool) bool { return within(ctx, a.abort, so) }
+
+func within(ctx context.Context, abort <-chan struct{}, so func() bool) bool {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
 	for !so() {
 		select {
 		case <-look.C:
-		case <-a.abort:
+		case <-abort:
 			return false
 		case <-ctx.Done():
 			return false

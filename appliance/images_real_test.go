@@ -151,7 +151,7 @@ func TestReloadTakesTheImageThatWasFetchedSince(t *testing.T) {
 func runsFrom(t *testing.T, node *appliance.Appliance, id string) {
 	t.Helper()
 	var last string
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(longWait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		b := node.Status().Models[0].Backends[0]
 		if b.State != "ready" {
 			last = b.State + " " + b.Error

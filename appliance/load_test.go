@@ -161,7 +161,7 @@ func BenchmarkRouter(b *testing.B) {
 // waitReady waits until every model of the node at url is ready.
 func waitReady(t testing.TB, url string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(longWait); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		answer, err := http.Get(url + "/readyz")
 		if err != nil {
 			continue

@@ -98,15 +98,16 @@ func TestTailnetMesh(t *testing.T) {
 	})
 }
 
-// reaches asks for a model of another device that has just come back: as long as there is no way to it yet, that is told, at
-// first of that device, and while nothing is sent there until it has been heard again, of all that have the model.
+// reaches asks for a model of another device that has just come back. As long as there is no way to it yet, that is told: of the
+// device, and while nothing is sent there until it has been heard again, of all that have the model.
 func (f *fellow) reaches(t *testing.T, model string) {
 	t.Helper()
 	took := holds(t, f.name+" is answered", func() bool {
 		got := f.chat("", question(model, "healed", 2, false))
-		silent := got.status == http.StatusGatewayTimeout && strings.Contains(got.body, `"member_silent"`)
-		shunned := got.status == http.StatusServiceUnavailable && strings.Contains(got.body, `"model_not_ready"`)
-		if !got.complete(false) && !silent && !shunned {
+		told := slices.ContainsFunc([]string{"member_silent", "member_unreachable", "model_not_ready", "model_not_found"}, func(code string) bool {
+			return strings.Contains(got.body, `"code":"`+code+`"`)
+		})
+		if !got.complete(false) && !told {
 			t.Fatalf("%+v", got)
 		}
 		return got.complete(false)

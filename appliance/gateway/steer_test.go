@@ -2,10 +2,12 @@ package gateway_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/status"
 	"viiwork/engine/enginetest"
 )
 
@@ -24,14 +26,15 @@ func TestHostAndPrefer(t *testing.T) {
 	}
 	fl := newFleet(t, nil, specs...)
 	a, c := fl.peers[0], fl.peers[2]
+	calls := 0
 	wants := func(query, model, node, reason string) {
 		t.Helper()
-		for _, p := range fl.peers {
-			if p != c {
-				c.until("free again", func() bool { n, ok := p.sees(c.ID).Model("m"); _, free := n.Slots(); return ok && free == 1 })
-			}
+		a.seesFree(c.ID, "m", 1)
+		calls++ // each prompt is of another length, by which what it has left is known
+		r := a.post("/v1/chat/completions"+query, chat(model, strings.Repeat("x", calls), ""))
+		if node == "c" {
+			defer a.knowsLeft(node, r)
 		}
-		r := a.post("/v1/chat/completions"+query, chat(model, "hi", ""))
 		if r.status != 200 || r.head.Get("X-Viiwork-Node") != node || r.head.Get("X-Viiwork-Route") != reason || r.head.Get("X-Viiwork-Origin") != "a" {
 			t.Errorf("%s: %d %v %.200s", query, r.status, r.head, r.body)
 		}
@@ -74,6 +77,24 @@ func TestHostAndPrefer(t *testing.T) {
 	if r := <-over; r.status != 200 || r.head.Get("X-Viiwork-Node") != "c" {
 		t.Errorf("%d %v %s", r.status, r.head, r.body)
 	}
+}
+
+// knowsLeft waits until p has been told what an answer has left at its node. That comes behind the word that the slot was
+// taken: without it a slot that seems free may be so since before.
+func (p *peer) knowsLeft(node string, r reply) {
+	p.t.Helper()
+	var doc struct {
+		Usage struct {
+			Prompt int `json:"prompt_tokens"`
+			Output int `json:"completion_tokens"`
+		}
+	}
+	r.into(&doc)
+	p.until("what the answer left is told", func() bool {
+		return slices.ContainsFunc(p.g.Sessions(1000), func(s status.Session) bool {
+			return s.Node == node && s.Tokens != nil && *s.Tokens == doc.Usage.Prompt+doc.Usage.Output
+		})
+	})
 }
 
 // TestAConversationIsKnownAcrossTheMesh: the reason says whether it is where it was.

@@ -111,8 +111,8 @@ func TestAPromptThatDoesNotFitKeepsItsNumbers(t *testing.T) {
 
 func TestAFullHouseIsRefusedAfterTheQueue(t *testing.T) {
 	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 20, ReplyTokens: 4000})
-	n := start(t, model("m", 1, f.URL()), func(c *gateway.Config) { c.QueueTimeout = 100 * time.Millisecond }).ready()
-	resp, leave := n.open("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hold"}],"max_tokens":4000,"ignore_eos":true,"stream":true}`)
+	n := start(t, model("m", 1, f.URL()), homely).ready()
+	resp, leave := n.open("/v1/chat/completions", long("m", "hold")+`,"stream":true}`, "X-Session-Id", "s")
 	defer leave()
 	readUntil(t, resp.Body, "content")
 	for _, api := range apis {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/mesh"
 	"viiwork/engine"
 	"viiwork/engine/enginetest"
 )
@@ -183,8 +184,15 @@ func TestProgressIsForThoseWhoAsk(t *testing.T) {
 	}
 }
 
-// shortly is how long a request may look for a seat that is free: longer than this machine lets it stand still on its way there.
-const shortly = 100 * time.Millisecond
+// homely gives session "s" a home at a node alone. Its requests look for a seat for a minute, though they get keep-alives soon:
+// others are refused after a time in which a busy machine may not get to a slot that is free.
+func homely(c *gateway.Config) {
+	c.QueueTimeout, c.WarmWait, c.KeepAlive = 100*time.Millisecond, time.Minute, 10*time.Millisecond
+	c.SessionKey = func() []byte { return meshSecret }
+	c.Known = mesh.NewRegister(mesh.RegisterConfig{})
+	digest := gateway.SessionDigest(gateway.New(gateway.Config{SessionKey: c.SessionKey}), "s")
+	c.Known.Went("m", digest, "X-Session-Id", mesh.Spot{Backend: "m#0"})
+}
 
 // TestAWaitingStreamIsKeptAlive: after the queue's time the status line goes out and something comes often, in the
 // form that the API's clients take; what is known only later comes as trailers.
@@ -199,8 +207,8 @@ func TestAWaitingStreamIsKeptAlive(t *testing.T) {
 				}
 				panic(http.ErrAbortHandler)
 			})
-			n := start(t, model("m", 1, u), func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = shortly, 10*time.Millisecond }).ready()
-			resp, leave := n.open(path, ask(path, "m", `,"stream":true,"x":"scripted"`))
+			n := start(t, model("m", 1, u), homely).ready()
+			resp, leave := n.open(path, ask(path, "m", `,"stream":true,"x":"scripted"`), "X-Session-Id", "s")
 			defer leave()
 			if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 				t.Fatalf("status %d %v", resp.StatusCode, resp.Header)
@@ -231,8 +239,8 @@ func TestKeepAlivesOfResponsesBeginWithOneCreated(t *testing.T) {
 		stream(w, "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}",
 			"event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"resp_1\"}}")
 	})
-	n := start(t, model("m", 1, u), func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = shortly, 10*time.Millisecond }).ready()
-	resp, leave := n.open("/v1/responses", `{"model":"m","input":"scripted","stream":true}`)
+	n := start(t, model("m", 1, u), homely).ready()
+	resp, leave := n.open("/v1/responses", `{"model":"m","input":"scripted","stream":true}`, "X-Session-Id", "s")
 	defer leave()
 	head := make([]byte, 24)
 	if _, err := io.ReadFull(resp.Body, head); err != nil || string(head) != "event: response.created\nd" && !strings.HasPrefix(string(head), "event: response.created") {
@@ -247,24 +255,23 @@ func TestKeepAlivesOfResponsesBeginWithOneCreated(t *testing.T) {
 
 func TestLateHeadersComeAsTrailers(t *testing.T) {
 	f := fake(t, enginetest.Options{Slots: 1, DecodeTPS: 50})
-	n := start(t, model("m", 1, f.URL()), func(c *gateway.Config) {
-		c.QueueTimeout, c.WarmWait, c.KeepAlive = shortly, time.Minute, 10*time.Millisecond
-	}).ready()
-	n.post("/v1/chat/completions", chat("m", "home", ""), "X-Session-Id", "s") // gives the session a home worth waiting for
-	hold, leave := n.open("/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"hold"}],"max_tokens":60,"stream":true}`)
-	defer leave()
+	n := start(t, model("m", 1, f.URL()), homely).ready()
+	hold, leave := n.open("/v1/chat/completions", long("m", "hold")+`,"stream":true}`, "X-Session-Id", "s")
 	readUntil(t, hold.Body, "content")
-	f.SetFaults(enginetest.Faults{Silent: true}) // it holds the slot until the other waits for that
-	go func() {
-		defer f.SetFaults(enginetest.Faults{}) // also where it never does: then that is the fault that is told
-		n.until("it waits", func() bool { return n.e.Snapshot()[0].Waiting == 1 })
-	}()
-	r := n.post("/v1/chat/completions", chat("m", "home", `,"stream":true`), "X-Session-Id", "s")
-	if r.status != 200 || !strings.HasSuffix(string(r.body), "[DONE]\n\n") || !strings.HasPrefix(string(r.body), ": waiting") {
-		t.Fatalf("%d %v %s", r.status, r.err, r.body)
+	resp, left := n.open("/v1/chat/completions", chat("m", "home", `,"stream":true`), "X-Session-Id", "s") // its home is worth waiting for
+	defer left()
+	first := make([]byte, len(": waiting"))
+	if _, err := io.ReadFull(resp.Body, first); err != nil || resp.StatusCode != 200 || string(first) != ": waiting" {
+		t.Fatalf("%d begins with %q (%v)", resp.StatusCode, first, err)
 	}
-	if r.head.Get("X-Viiwork-Backend") != "" || r.trailer.Get("X-Viiwork-Backend") != "m#0" || r.trailer.Get("X-Viiwork-Route") != "wait" || r.trailer.Get("X-Viiwork-Queue-Ms") == "" || r.head.Get("X-Viiwork-Key") != "X-Session-Id" {
-		t.Errorf("headers %v trailers %v", r.head, r.trailer)
+	leave() // it has held the slot until the other was told to wait
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.HasSuffix(string(rest), "[DONE]\n\n") {
+		t.Fatalf("%v %s", err, rest)
+	}
+	head, trailer := resp.Header, resp.Trailer
+	if head.Get("X-Viiwork-Backend") != "" || trailer.Get("X-Viiwork-Backend") != "m#0" || trailer.Get("X-Viiwork-Route") != "wait" || trailer.Get("X-Viiwork-Queue-Ms") == "" || head.Get("X-Viiwork-Key") != "X-Session-Id" {
+		t.Errorf("headers %v trailers %v", head, trailer)
 	}
 }
 

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"viiwork/appliance/gateway"
+	"viiwork/appliance/mesh"
 	"viiwork/engine/enginetest"
 )
 
@@ -196,17 +198,28 @@ func leaves(t *testing.T, fl *fleet, f *enginetest.Server, gone func()) {
 // response, and the answer whole behind them.
 func TestTheEntryKeepsAClientAliveWhileAMemberWorks(t *testing.T) {
 	t.Parallel()
-	quick := func(c *gateway.Config) { c.QueueTimeout, c.KeepAlive = time.Second, 100*time.Millisecond }
+	quick := func(c *gateway.Config) {
+		c.QueueTimeout, c.WarmWait, c.KeepAlive = time.Second, time.Minute, 100*time.Millisecond
+	}
 	f := fake(t, enginetest.Options{Slots: 1, PrefillTPS: 200, Batch: 64})
 	fl := newFleet(t, nil, spec{change: quick}, spec{models: model("m", 1, f.URL()), change: quick})
-	text := strings.Repeat("long ", 100)
+	text := strings.Repeat("long ", 20)
+	a := fl.peers[0]
+	a.known.Went("m", gateway.SessionDigest(a.g, "s"), "X-Session-Id", mesh.Spot{Node: "id-b", Backend: "m#0"}) // worth waiting for
 	for path, mark := range map[string]string{"/v1/chat/completions": ": waiting", "/v1/messages": "event: ping", "/v1/responses": "event: response.in_progress"} {
 		t.Run(path, func(t *testing.T) {
-			fl.peers[0].seesFree("id-b", "m", 1)
+			a.seesFree("id-b", "m", 1)
+			f.SetFaults(enginetest.Faults{Silent: true}) // until it has lasted for some of them
 			body := strings.ReplaceAll(ask(path, "m", `,"stream":true`), `"hi"`, `"`+path+text+`"`)
-			r := fl.peers[0].post(path, body)
-			if n := strings.Count(string(r.body), mark); r.status != 200 || n < 3 {
-				t.Errorf("%d, %d keep-alives: %.500s", r.status, n, r.body)
+			resp, leave := a.open(path, body, "X-Session-Id", "s")
+			defer leave()
+			lines := bufio.NewReader(resp.Body)
+			begin := readMarks(t, lines, mark, 3)
+			f.SetFaults(enginetest.Faults{})
+			rest, err := io.ReadAll(lines)
+			r := reply{resp.StatusCode, resp.Header, append(begin, rest...), resp.Trailer, err}
+			if r.status != 200 || r.err != nil {
+				t.Errorf("%d %v: %.500s", r.status, r.err, r.body)
 			}
 			if n := strings.Count(string(r.body), "event: response.created"); path == "/v1/responses" && n != 1 {
 				t.Errorf("the response begins %d times", n)

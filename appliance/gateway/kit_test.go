@@ -267,6 +267,21 @@ func readUntil(t *testing.T, r io.Reader, mark string) {
 	}
 }
 
+// readMarks reads a stream up to the line that is the nth to hold mark, and gives what it has read.
+func readMarks(t *testing.T, lines *bufio.Reader, mark string, n int) (text []byte) {
+	t.Helper()
+	for n > 0 {
+		line, err := lines.ReadBytes('\n')
+		if text = append(text, line...); err != nil {
+			t.Fatalf("the stream ended %d times %q before its time: %v: %s", n, mark, err, text)
+		}
+		if bytes.Contains(line, []byte(mark)) {
+			n--
+		}
+	}
+	return text
+}
+
 func chat(model, text string, more string) string {
 	msg, _ := json.Marshal(text)
 	return `{"model":"` + model + `","messages":[{"role":"user","content":` + string(msg) + `}],"max_tokens":8` + more + `}`

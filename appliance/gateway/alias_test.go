@@ -93,8 +93,7 @@ func TestOnlyTheModelsNameIsReplaced(t *testing.T) {
 		if r := n.post("/v1/embeddings", body); r.status != 200 {
 			t.Fatalf("%d %s", r.status, r.body)
 		}
-		seen := f.Requests()
-		if got := string(seen[len(seen)-1].Body); got != want {
+		if got := string(lastAsked(t, f, "/v1/embeddings").Body); got != want {
 			t.Errorf("sent %s\nwant %s", got, want)
 		}
 	}

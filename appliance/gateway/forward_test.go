@@ -26,6 +26,19 @@ func asked(f *enginetest.Server, path string) int {
 	return n
 }
 
+// lastAsked is the last request of a path that an engine has been sent: it is also asked how it is, at any time.
+func lastAsked(t *testing.T, f *enginetest.Server, path string) enginetest.Seen {
+	t.Helper()
+	all := f.Requests()
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Method == "POST" && all[i].Path == path {
+			return all[i]
+		}
+	}
+	t.Fatalf("the engine was never sent %s", path)
+	return enginetest.Seen{}
+}
+
 // TestAMembersAnswerPassesThrough: every route, streaming or not, through a node that has no model, is answered as the
 // member itself would.
 func TestAMembersAnswerPassesThrough(t *testing.T) {

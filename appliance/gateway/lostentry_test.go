@@ -38,7 +38,5 @@ func TestALostEntryFreesItsSlotThoughItsConnectionIsFull(t *testing.T) {
 	}
 	owner.until("it runs", func() bool { return f.Stats().Active == 1 })
 	freed(&owner.node)
-	if f.Stats().Cancelled != 1 {
-		t.Errorf("the engine has %+v, want the request cancelled", f.Stats())
-	}
+	owner.until("cancelled", func() bool { return f.Stats().Cancelled == 1 }) // an engine counts it after its slot is free
 }

@@ -194,6 +194,7 @@ func TestOwnerThatHasForgottenIsFoundByItsEntries(t *testing.T) {
 // TestSmallRequestDoesNotEvictItsConversation: opencode asks for a title with the conversation's own key, beside its turn;
 // Qwen Code asks in the background without any.
 func TestSmallRequestDoesNotEvictItsConversation(t *testing.T) {
+	t.Parallel()
 	onEngines(t, enginetest.Options{Slots: 2, DecodeTPS: 200}, func(t *testing.T, serve func() string) {
 		for name, head := range map[string][]string{"the same key": {"X-Session-Id", "talk"}, "no key": nil} {
 			n := start(t, model("m", 2, serve())).ready()

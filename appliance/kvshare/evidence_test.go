@@ -3,6 +3,7 @@ package kvshare_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"viiwork/appliance/kvshare"
@@ -81,6 +82,31 @@ func TestAPromptThatDropsPartOfTheAnswerIsNoFailure(t *testing.T) {
 	}
 	if k := h.Report("n"); !k.Models[0].Enabled || k.Pairs[0].Failed != 0 || k.Pairs[0].Proved != 4 {
 		t.Errorf("it is held against the engine: %+v", k)
+	}
+}
+
+// TestATurnThatHasEndedIsGivenWhileItsCacheIsJudged: the next one may come at another node at once.
+func TestATurnThatHasEndedIsGivenWhileItsCacheIsJudged(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, plan{slots: 1})
+	c := newTalk("one", 1000)
+	asked := false
+	for i := range 2 {
+		prompt := c.text
+		c.says("> ")
+		r, err := h.begin(context.Background(), c, 400, fetchIf(i > 0, c)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.asked = func() { asked = true; h.saved(c) }
+		r.end()
+		if i == 0 {
+			c.text = prompt + "> short. " + strings.Repeat("new ", 250) // less is in common than was restored: the tokens tell
+			h.displace(c)
+		}
+	}
+	if !asked || c.moved != "import" {
+		t.Errorf("came by %q, judged by its tokens: %t", c.moved, asked)
 	}
 }
 

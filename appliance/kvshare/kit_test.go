@@ -215,6 +215,7 @@ type running struct {
 	lease *engine.Lease
 	body  *bufio.Scanner
 	resp  *http.Response
+	asked func() // when the engine is asked for the prompt's tokens; nil = nothing
 }
 
 // turn runs the conversation's next one to its end.
@@ -311,6 +312,9 @@ func (r *running) end() {
 	r.start.End(context.Background(), kvshare.Outcome{
 		Stay: stay, Prompt: last.Evaluated, Cached: c.cached,
 		Tokens: func(context.Context) ([]int32, error) {
+			if r.asked != nil {
+				r.asked()
+			}
 			ids := make([]int32, len(prompt))
 			for i := range prompt {
 				ids[i] = int32(prompt[i])

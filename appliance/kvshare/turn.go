@@ -188,14 +188,19 @@ type Outcome struct {
 // End takes account of the turn.
 func (st *Start) End(ctx context.Context, o Outcome) {
 	st.unlock()
-	s, b := st.share, st.bench
-	if b == nil {
+	if st.bench == nil {
 		return
 	}
+	st.leaves(o) // first: who hears of it may want it at once
 	if st.restored != nil {
-		s.judge(ctx, st, o)
+		st.share.judge(ctx, st, o)
 	}
-	s.moved(&st.turn, o)
+	st.share.moved(&st.turn, o)
+}
+
+// leaves keeps account of what the turn has left in its slot.
+func (st *Start) leaves(o Outcome) {
+	s, b := st.share, st.bench
 	slots := 1
 	if t, ok := s.cfg.Engine.KVTraits(b.id); ok {
 		slots = t.Slots

@@ -89,9 +89,7 @@ func TestRealSockets(t *testing.T) {
 	}
 	garbage(t, newLoopback(20), nodes[0].net.addrPort())
 	wait(t, patience, "garbage is named", func() bool { _, ok := nodes[0].warned("gossip-garbage"); return ok })
-	if len(nodes[0].alive()) != 2 {
-		t.Errorf("node 1 sees %v", nodes[0].alive())
-	}
+	waitAll(t, nodes[:2], patience) // and nobody else; on a busy machine one may be taken for dead for a moment
 }
 
 // garbage sends some of it by both ways.

@@ -108,20 +108,30 @@ func address(n *running, i, port int) string {
 	return net.JoinHostPort(n.Addrs()[i].String(), strconv.Itoa(port))
 }
 
-// echo answers every connection with what it sends.
+// echo answers every connection with what it sends. At the end of the test it closes those whose other side has not: a device
+// that has ended cannot say so any more.
 func echo(t *testing.T, l net.Listener) {
 	t.Helper()
 	var conns sync.WaitGroup
+	over := make(chan struct{})
 	conns.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			conns.Go(func() { defer c.Close(); io.Copy(c, c) })
+			said := make(chan struct{})
+			conns.Go(func() { defer close(said); io.Copy(c, c) })
+			conns.Go(func() {
+				defer c.Close()
+				select {
+				case <-said:
+				case <-over:
+				}
+			})
 		}
 	})
-	t.Cleanup(func() { l.Close(); conns.Wait() })
+	t.Cleanup(func() { l.Close(); close(over); conns.Wait() })
 }
 
 // exchange sends text to addr and wants it back, trying until the two devices know each other.

@@ -163,12 +163,22 @@ func TestKnownPeersOutliveControl(t *testing.T) {
 	}
 	echo(t, l)
 	exchange(t, a, address(b, 0, 8086), "before")
+	await(t, "each to reach the other without the relay", func() bool {
+		_, _ = once(bounded(t), a, address(b, 0, 8086), "x") // a path that is not used is none
+		return isDirect(a) && isDirect(b)
+	})
 	c.Close()
 	time.Sleep(time.Second) // for whatever would end with it
 	exchange(t, a, address(b, 0, 8086), "after")
 	if a.Status().State != tsnode.StateUp {
 		t.Errorf("the state is %q", a.Status().State)
 	}
+}
+
+// isDirect reports whether a node's only peer is reached without a relay.
+func isDirect(n *running) bool {
+	peers := n.Peers()
+	return len(peers) == 1 && peers[0].Path == tsnode.PathDirect
 }
 
 func hasWarning(s tsnode.Status, id string) bool {

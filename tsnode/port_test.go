@@ -36,6 +36,12 @@ func taken(port int) bool {
 	return false
 }
 
+// awaitFree waits until the device that was at a port has let go of it: a slow end is not waited for by who ends it.
+func awaitFree(t *testing.T, port int) {
+	t.Helper()
+	await(t, "the port to be free", func() bool { return !taken(port) })
+}
+
 // TestADeviceComesBackWhereItWas: others go on sending there, and what they answer it would be lost elsewhere.
 func TestADeviceComesBackWhereItWas(t *testing.T) {
 	c := startControl(t, localcontrol.Config{})
@@ -46,11 +52,13 @@ func TestADeviceComesBackWhereItWas(t *testing.T) {
 		t.Fatalf("port %d is not the device's", port)
 	}
 	first.stop()
+	awaitFree(t, port)
 	again := up(t, cfg)
 	if now := portOf(t, cfg); now != port || !taken(port) {
 		t.Errorf("it was at port %d and is at %d", port, now)
 	}
 	again.stop()
+	awaitFree(t, port)
 	l, err := net.ListenUDP("udp4", &net.UDPAddr{Port: port})
 	if err != nil {
 		t.Fatal(err)

@@ -32,9 +32,12 @@ func bind(host string, port int) []string {
 	return []string{"--host", host, "--port", strconv.Itoa(port)}
 }
 
-// script writes a program that stands for an engine.
+// script writes a program that stands for an engine. Meanwhile no other test may start one: a process that is about to become it
+// would hold the file open for writing, and until it is one nobody could run the file.
 func script(t *testing.T, text string) string {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	path := filepath.Join(t.TempDir(), "engine")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 		t.Fatal(err)

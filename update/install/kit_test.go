@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,9 +64,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// put lays a version down as a setup does.
+// put lays a version down as a setup does. Meanwhile no other test may start a program: a process that is about to become one
+// would hold the file open for writing, and until it is one nobody could run the file.
 func (w *world) put(version, program string) {
 	w.t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	dir := filepath.Join(w.versions, version)
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "viiwork"), []byte(program), 0o755)); err != nil {
 		w.t.Fatal(err)

@@ -155,6 +155,9 @@ func (j *judge) reason(ctx context.Context, err error, within time.Duration) str
 	return err.Error()
 }
 
+// errOver is of a look that the end of the time has cut off. It says nothing of the node: what was seen before it does.
+var errOver = errors.New("no answer came in time")
+
 // look looks once, and says what has become of the trial meanwhile. A node that is none of the trial's is no sight.
 func (j *judge) look(ctx context.Context) (Sight, error) {
 	if on, err := j.read(); err == nil && (!on || j.trial.Failed != "") {
@@ -164,6 +167,8 @@ func (j *judge) look(ctx context.Context) (Sight, error) {
 	defer cancel()
 	seen, err := j.Node.Look(asking)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return Sight{}, errOver
 	case err != nil:
 		if j.left.IsZero() && j.trial.Before.PID != 0 {
 			j.left = time.Now()
@@ -185,6 +190,7 @@ func (j *judge) isOnTrial(seen Sight) bool {
 
 // awaitNode waits until the version on trial answers.
 func (j *judge) awaitNode(ctx context.Context) error {
+	var why error
 	for {
 		seen, err := j.look(ctx)
 		if errors.Is(err, errDecided) {
@@ -197,8 +203,11 @@ func (j *judge) awaitNode(ctx context.Context) error {
 			}
 			return j.stage(Started, "")
 		}
+		if why == nil || !errors.Is(err, errOver) {
+			why = err
+		}
 		if !pause(ctx, lookEvery) {
-			return err
+			return why
 		}
 	}
 }
@@ -226,7 +235,10 @@ func (j *judge) awaitReady(ctx context.Context) error {
 	said := ""
 	for {
 		seen, err := j.see(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, errOver) && said != "":
+			return errors.New(said)
+		case err != nil:
 			return err
 		}
 		short := j.trial.Before.Lacks(seen.Ready)
@@ -256,8 +268,8 @@ func (j *judge) prove(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			if _, err := j.see(ctx); err != nil {
-				return err
+			if _, fault := j.see(ctx); fault != nil && !errors.Is(fault, errOver) {
+				return fault
 			}
 			if try == answerTries || !pause(ctx, answerPause) {
 				return fmt.Errorf("%s answered before and does not now: %w", model, err)

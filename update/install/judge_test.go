@@ -322,3 +322,59 @@ func TestNobodyElseIsKilledUnderTheNumberOfANode(t *testing.T) {
 		}
 	})
 }
+
+// slowly is a node that takes its time to say how it is.
+type slowly struct{ *played }
+
+func (s slowly) Look(ctx context.Context) (install.Sight, error) {
+	select {
+	case <-time.After(7100 * time.Millisecond):
+		return s.played.Look(ctx)
+	case <-ctx.Done():
+		return install.Sight{}, ctx.Err()
+	}
+}
+
+// silentModel is one whose model takes questions and answers none.
+type silentModel struct{ slowly }
+
+func (silentModel) Complete(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+
+// TestTheEndOfTheTimeHidesNoReason: it comes in the middle of a question, and what was seen before is the reason all the same.
+func TestTheEndOfTheTimeHidesNoReason(t *testing.T) {
+	for name, c := range map[string]struct {
+		version string
+		ready   int
+		silent  bool
+		why     string
+	}{
+		"old one stays":  {oldVersion, 1, false, "after 15m0s the node of before still runs"},
+		"never as ready": {newVersion, 0, false, "after 15m0s Qwen has 0 of 1 backends"},
+		"mute":           {newVersion, 1, true, "after 1m0s Qwen answered before and does not now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			p, cfg := w.trial()
+			cfg.Node = slowly{p}
+			if c.silent {
+				cfg.Node = silentModel{slowly{p}}
+				if err := w.open().Change(func(s *install.State) { s.Trial.Patience = 60 }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				pid := 2
+				if c.version == oldVersion {
+					pid = 1
+				}
+				p.be(c.version, pid, c.ready)
+				if err := w.open().Judge(context.Background(), cfg); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if s := w.read(); s.Last == nil || s.Last.Good || !strings.HasPrefix(s.Last.Why, c.why) || s.Last.Fault != "" {
+				t.Errorf("%+v", s.Last)
+			}
+		})
+	}
+}

@@ -147,16 +147,19 @@ func (j *judge) runs(pid int) string {
 func (j *judge) awaitOld(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(j.trial.Patience)*time.Second)
 	defer cancel()
-	since, told := time.Now(), j.Revive == nil
+	since, told, fault := time.Now(), j.Revive == nil, ""
 	for {
 		seen, err := j.lookPlain(ctx)
+		if err != nil && ctx.Err() != nil && fault != "" {
+			return Clip(fault) // a look that was cut off says nothing
+		}
 		if err != nil && !told && time.Since(since) >= reviveAfter {
 			told = true
 			if err := j.Revive(ctx); err != nil {
 				j.Log.Warn("the node is not started again", "error", err)
 			}
 		}
-		fault := j.trial.Before.Lacks(seen.Ready)
+		fault = j.trial.Before.Lacks(seen.Ready)
 		switch {
 		case err != nil:
 			fault = fmt.Sprintf("no node answers since it was ended: %v", err)

@@ -132,11 +132,15 @@ func (h *helper) startOld(ctx context.Context) error {
 func (h *helper) awaitOld(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(h.plan.Patience)*time.Second)
 	defer cancel()
+	fault := ""
 	for {
 		asking, done := context.WithTimeout(ctx, lookWithin)
 		seen, err := h.node.Look(asking)
 		done()
-		fault := h.plan.Before.Lacks(seen.Ready)
+		if err != nil && ctx.Err() != nil && fault != "" {
+			return fault // a look that was cut off says nothing
+		}
+		fault = h.plan.Before.Lacks(seen.Ready)
 		switch {
 		case err != nil:
 			fault = fmt.Sprintf("the old version does not answer since it was started again: %v", err)

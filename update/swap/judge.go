@@ -48,6 +48,9 @@ func (h *helper) awaitReady(ctx context.Context) error {
 		if errors.Is(err, errDecided) || errors.As(err, &final) {
 			return err
 		}
+		if err != nil && ctx.Err() != nil && said != "" {
+			return errors.New(said) // a look that was cut off says nothing
+		}
 		if short == "" {
 			return nil
 		}

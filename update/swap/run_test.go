@@ -399,3 +399,32 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// slowly is a node that takes its time to say how it is.
+type slowly struct{ *daemon }
+
+func (s slowly) Look(ctx context.Context) (install.Sight, error) {
+	select {
+	case <-time.After(7100 * time.Millisecond):
+		return s.daemon.Look(ctx)
+	case <-ctx.Done():
+		return install.Sight{}, ctx.Err()
+	}
+}
+
+// TestTheEndOfTheTimeHidesNoReason: it comes in the middle of a question, and what was seen before is the reason all the same.
+func TestTheEndOfTheTimeHidesNoReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, dir := newDaemon(t), t.TempDir()
+		d.begin(dir)
+		d.images[newImage] = behaviour{version: "v1.1.0", ready: 1}
+		cfg := d.config(dir)
+		cfg.Node = func(string, string) install.Node { return slowly{d} }
+		if err := swap.Run(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		if o := last(t, dir); o.Good || o.Why != "after 2m0s m has 1 of 2 backends" || o.Fault != "" {
+			t.Errorf("outcome %+v", o)
+		}
+	})
+}

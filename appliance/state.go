@@ -28,7 +28,10 @@ func lockState(dir string) (unlock func(), err error) {
 		}
 		return nil, fmt.Errorf("locking %s: %w", dir, err)
 	}
-	return func() { f.Close() }, nil
+	return func() {
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // a process that is just being started has the open file, too: closing it alone would not end the lock at once
+		f.Close()
+	}, nil
 }
 
 // ownedByUs reports whether the file belongs to the user of this process.

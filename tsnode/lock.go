@@ -48,6 +48,7 @@ func (l *dirLock) release() error {
 	if l.file == nil {
 		return nil
 	}
+	_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN) // a process that is just being started has the open file, too: closing it alone would not end the lock at once
 	err := l.file.Close()
 	l.file = nil
 	return err

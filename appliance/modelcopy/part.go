@@ -169,6 +169,7 @@ func (p *part) drop() {
 // close leaves what is there for the next time.
 func (p *part) close() {
 	_ = p.file.Sync()
+	_ = unix.Flock(int(p.file.Fd()), unix.LOCK_UN) // a process that is just being started has the open file, too: closing it alone would not end the lock at once
 	_ = p.file.Close()
 }
 

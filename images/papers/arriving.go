@@ -39,6 +39,7 @@ func (f Folder) Announce(tag string) (done func(gone bool), err error) {
 		if gone {
 			_ = os.Remove(path)
 		}
+		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN) // a process that is just being started has the open file, too: closing it alone would not end the lock at once
 		file.Close()
 	}, nil
 }

@@ -38,7 +38,7 @@ func (v *Versions) lock(name, what string) (unlock func(), err error) {
 	if err := f.Truncate(0); err == nil { // who holds it is for people only
 		_, _ = fmt.Fprintf(f, "%s, process %d\n", what, os.Getpid())
 	}
-	return func() { f.Close() }, nil
+	return func() { letGo(f) }, nil
 }
 
 // held reports whether somebody has a lock at this moment.
@@ -47,8 +47,15 @@ func (v *Versions) held(name string) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer letGo(f)
 	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+}
+
+// letGo ends a lock by word: a process that is just being started has the open file, too, and would keep it locked until it
+// has become another program.
+func letGo(f *os.File) {
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	f.Close()
 }
 
 // statePatience is how long another one may take to read and write the state, which takes it milliseconds.
@@ -61,7 +68,7 @@ func (v *Versions) alone(act func() error) error {
 	if err != nil {
 		return fmt.Errorf("locking what was installed: %w", explain(err, v.dir))
 	}
-	defer f.Close()
+	defer letGo(f)
 	ctx, cancel := context.WithTimeout(context.Background(), statePatience)
 	defer cancel()
 	for {

@@ -120,7 +120,7 @@ func (b *Ready) first() (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { lock.Close() }, nil
+	return func() { letGo(lock) }, nil
 }
 
 // alone refuses while another swap goes on, and makes sure that it does.

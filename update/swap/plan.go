@@ -181,7 +181,7 @@ func (f Folder) change(act func(*Plan)) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close()
+	defer letGo(lock)
 	p, err := f.Plan()
 	if err != nil || p == nil {
 		return nil, err
@@ -206,6 +206,13 @@ func (f Folder) lock(name string, how int) (*os.File, error) {
 		return nil, fmt.Errorf("locking %s: %w", f.dir, err)
 	}
 	return file, nil
+}
+
+// letGo ends a lock by word: a process that is just being started has the open file, too, and would keep it locked until it
+// has become another program.
+func letGo(lock *os.File) {
+	_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
+	lock.Close()
 }
 
 // Stop has a swap go back whose version is on trial; ErrRefused where none is.

@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer letGo(lock)
 	if h.plan, err = h.folder.change(count); err != nil {
 		return err
 	}

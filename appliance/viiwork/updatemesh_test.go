@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -17,48 +17,55 @@ import (
 )
 
 // led is a node that leads a roll-out: each look at it finds the next of these states. One without a version is no answer at
-// all, as while it starts anew.
-func led(t *testing.T, states ...status.Rollout) *node {
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// all, as while it starts anew. It is reached without a network, so that it answers in a time that passes only when all wait, too.
+func led(states ...status.Rollout) *node {
+	n := nodeAt("", "viiwork serve")
+	n.http.Transport = lookedAt(func(*http.Request) (*http.Response, error) {
 		now := states[0]
 		if len(states) > 1 {
 			states = states[1:]
 		}
 		if now.Version == "" && now.Members == nil {
-			panic(http.ErrAbortHandler)
+			return nil, io.ErrUnexpectedEOF
 		}
-		_ = json.NewEncoder(w).Encode(now)
-	})}
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return nodeAt(socket, "viiwork serve")
+		text, err := json.Marshal(now)
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(text))}, err
+	})
+	return n
 }
+
+// lookedAt is what comes of a look.
+type lookedAt func(*http.Request) (*http.Response, error)
+
+func (l lookedAt) RoundTrip(r *http.Request) (*http.Response, error) { return l(r) }
 
 func rolling(stage, why string, members ...status.RolloutMember) status.Rollout {
 	return status.Rollout{Version: "v1.1.0", Lead: "attic", Led: true, Stage: stage, Why: why, Members: members}
 }
 
-// TestUpdateOfTheMeshIsFollowedToItsEnd: a line for each news, also over the leader's own restart.
+// TestUpdateOfTheMeshIsFollowedToItsEnd: a line for each news, also over the leader's own restart, of which nothing is said unless it
+// takes long.
 func TestUpdateOfTheMeshIsFollowedToItsEnd(t *testing.T) {
 	attic, barn := status.RolloutMember{Name: "attic", From: "v1.0.0", State: "waiting"}, status.RolloutMember{Name: "barn", From: "v1.0.0", State: "updating", Act: "fetching"}
 	done := func(m status.RolloutMember) status.RolloutMember { m.State, m.Act = "done", ""; return m }
-	n := led(t, rolling("running", "", attic, barn), rolling("running", "", attic, barn), rolling("running", "", attic, done(barn)),
-		status.Rollout{}, rolling("ended", "", done(attic), done(barn)))
-	var out, said bytes.Buffer
-	c := &cli{Streams: Streams{Out: &out, Err: &said}}
-	if err := c.followMesh(context.Background(), n, meshUpdate{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := "barn: fetching\nbarn: done\nattic: done\n"; said.String() != want {
-		t.Errorf("said:\n%s", said.String())
-	}
-	if !strings.HasPrefix(out.String(), "v1.1.0 was rolled out, led by attic\n") || !strings.Contains(out.String(), "barn   v1.0.0  done") {
-		t.Errorf("printed:\n%s", out.String())
+	const silence = "this machine's node does not answer at this moment, as while it starts anew: it is waited for\n"
+	for away, told := range map[int]string{1: "", 5: "", 8: silence} { // looks without an answer, two a second
+		synctest.Test(t, func(t *testing.T) {
+			states := []status.Rollout{rolling("running", "", attic, barn), rolling("running", "", attic, barn), rolling("running", "", attic, done(barn))}
+			states = append(states, make([]status.Rollout, away)...)
+			n := led(append(states, rolling("ended", "", done(attic), done(barn)))...)
+			var out, said bytes.Buffer
+			c := &cli{Streams: Streams{Out: &out, Err: &said}}
+			if err := c.followMesh(context.Background(), n, meshUpdate{}); err != nil {
+				t.Fatal(err)
+			}
+			if want := "barn: fetching\nbarn: done\n" + told + "attic: done\n"; said.String() != want {
+				t.Errorf("silent %d times, said:\n%s", away, said.String())
+			}
+			if !strings.HasPrefix(out.String(), "v1.1.0 was rolled out, led by attic\n") || !strings.Contains(out.String(), "barn   v1.0.0  done") {
+				t.Errorf("printed:\n%s", out.String())
+			}
+		})
 	}
 }
 
@@ -83,17 +90,16 @@ func TestUpdateOfTheMeshThatNeverBeganIsToldOf(t *testing.T) {
 		"it was seen":           {nothing, []status.Rollout{rolling("running", ""), {}, later}, false},
 		"it went on":            {func() status.Rollout { r := later; r.Stage = "running"; return r }(), []status.Rollout{begins, later}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := led(t, c.states...)
+		synctest.Test(t, func(t *testing.T) {
+			n := led(c.states...)
 			var out, said bytes.Buffer
 			cli := &cli{Streams: Streams{Out: &out, Err: &said}}
 			err := cli.followMesh(t.Context(), n, meshUpdate{wants: "v1.1.0", last: c.last})
 			if !c.lost && err != nil {
-				t.Error(err)
+				t.Errorf("%s: %v", name, err)
 			}
 			if c.lost && (err == nil || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "it has not begun") || out.Len() > 0) {
-				t.Errorf("%v, printed:\n%s", err, out.String())
+				t.Errorf("%s: %v, printed:\n%s", name, err, out.String())
 			}
 		})
 	}
@@ -101,7 +107,7 @@ func TestUpdateOfTheMeshThatNeverBeganIsToldOf(t *testing.T) {
 
 func TestUpdateOfTheMeshThatStopsFails(t *testing.T) {
 	back := status.RolloutMember{Name: "barn", From: "v1.0.0", State: "left", Why: "went back: m is\x1b[31m not ready"}
-	n := led(t, rolling("stopped", "barn went back from v1.1.0", back))
+	n := led(rolling("stopped", "barn went back from v1.1.0", back))
 	var out, said bytes.Buffer
 	c := &cli{Streams: Streams{Out: &out, Err: &said}}
 	err := c.followMesh(context.Background(), n, meshUpdate{})
@@ -120,12 +126,14 @@ func TestUpdateOfTheMeshThatStopsFails(t *testing.T) {
 func TestWhatARolloutWaitsForIsSaid(t *testing.T) {
 	attic, barn := status.RolloutMember{Name: "attic", From: "v1.0.0", State: "waiting"}, status.RolloutMember{Name: "barn", From: "v1.0.0", State: "done"}
 	waits := rolling("running", "attic is the only ready host of m", attic, barn)
-	n := led(t, waits, waits, rolling("ended", "", attic, barn))
-	var out, said bytes.Buffer
-	c := &cli{Streams: Streams{Out: &out, Err: &said}}
-	if err := c.followMesh(context.Background(), n, meshUpdate{}); err != nil || said.String() != "barn: done\nattic is the only ready host of m\n" {
-		t.Errorf("%v, said:\n%s", err, said.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := led(waits, waits, rolling("ended", "", attic, barn))
+		var out, said bytes.Buffer
+		c := &cli{Streams: Streams{Out: &out, Err: &said}}
+		if err := c.followMesh(context.Background(), n, meshUpdate{}); err != nil || said.String() != "barn: done\nattic is the only ready host of m\n" {
+			t.Errorf("%v, said:\n%s", err, said.String())
+		}
+	})
 }
 
 // TestANodeThatIsSilentIsToldOf once in a row without a terminal, and below the bars on one.
@@ -195,12 +203,12 @@ func TestUpdateOfTheMeshIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out, said bytes.Buffer
 			c0 := &cli{Streams: Streams{Out: &out, Err: &said}}
-			if err := c0.stopAt(context.Background(), led(t, c.states...), false); err != nil || !strings.HasPrefix(out.String(), c.says) {
+			if err := c0.stopAt(context.Background(), led(c.states...), false); err != nil || !strings.HasPrefix(out.String(), c.says) {
 				t.Errorf("%v, printed %s", err, out.String())
 			}
 			out.Reset()
 			said.Reset()
-			if err := c0.stopAt(context.Background(), led(t, c.states...), true); err != nil || !json.Valid(out.Bytes()) {
+			if err := c0.stopAt(context.Background(), led(c.states...), true); err != nil || !json.Valid(out.Bytes()) {
 				t.Errorf("%v, printed %s", err, out.String())
 			}
 			if name == "none" && (said.Len() > 0 || strings.Contains(out.String(), "begun")) {

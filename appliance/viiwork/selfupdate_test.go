@@ -234,7 +234,7 @@ func TestANodeUnderLoadUpdatesItself(t *testing.T) {
 		t.Run(c.fault, func(t *testing.T) {
 			version, patience := fmt.Sprintf("v1.0.%d", i+2), "60s"
 			if c.fault == "mute" { // it ends by itself each 12 s; three times, and its starts would be what is held against it
-				patience = "34s" // the old one has as long to be back, after the last of these
+				patience = "34s" // the old one has as long to be back
 			}
 			from.publish(t, version, bad(version, c.fault))
 			l := load{url: url}

@@ -54,7 +54,9 @@ var stateDir = regexp.MustCompile(`state_dir: "([^"]+)"`)
 func (is stamp) serve() {
 	text, err := os.ReadFile(os.Args[slices.Index(os.Args, "--config")+1])
 	if err != nil || is.Fault == "mute" { // nobody but what started it can know its process; it gives up for both
-		time.Sleep(12 * time.Second)
+		for end := time.Now().Add(12 * time.Second); time.Now().Before(end) && is.current(); {
+			time.Sleep(100 * time.Millisecond)
+		}
 		os.Exit(1)
 	}
 	socket := filepath.Join(string(stateDir.FindSubmatch(text)[1]), "viiwork.sock")
@@ -76,4 +78,14 @@ func (is stamp) serve() {
 			fmt.Fprint(w, `{"choices":[{"message":{"content":"ready"}}]}`)
 		}
 	}))
+}
+
+// current reports whether it is what the next start would run. Once it was taken back it is only in the way.
+func (is stamp) current() bool {
+	path, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	version, err := os.Readlink(filepath.Join(filepath.Dir(filepath.Dir(path)), "current"))
+	return err == nil && version == is.Version
 }

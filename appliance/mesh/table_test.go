@@ -103,6 +103,7 @@ func TestARefusalWakesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := pair(t, nil)
 		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait() // the members are looked at at this very moment, which wakes as well
 		changed := a.table.Changed()
 		a.table.MarkFull("nobody", "m") // changes nothing
 		select {

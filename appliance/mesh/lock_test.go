@@ -221,8 +221,8 @@ func TestANoteThatWasMissedIsFetched(t *testing.T) {
 		held, _ := take(t, h.nodes[0])
 		_ = held.Note(t.Context(), []byte("all is done"))
 		held.Free(t.Context())
-		h.nodes[2].again()
 		told := h.nodes[2].told.Load()
+		h.nodes[2].again() // it asks at once
 		time.Sleep(5 * time.Minute)
 		if v := h.nodes[2].lock.View(); string(v.Note) != "all is done" || v.Owner != "" || h.nodes[2].told.Load() == told {
 			t.Errorf("%+v", v)

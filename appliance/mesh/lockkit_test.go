@@ -127,9 +127,7 @@ func (k *keyholder) start() {
 func (k *keyholder) kill(as string) {
 	k.stop()
 	disk := k.dir + "-" + randomText()
-	if err := os.CopyFS(disk, os.DirFS(k.dir)); err != nil {
-		k.h.t.Fatal(err)
-	}
+	powerCut(k.h.t, k.dir, disk, "meshlock.json")
 	k.dir = disk
 	k.h.mu.Lock()
 	k.h.gone[k.ID] = as

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -187,9 +188,7 @@ func (h *holder) badly(next http.Handler) http.Handler {
 // kill ends the node as a power cut does: what it still does reaches neither the others nor its disk.
 func (h *holder) kill(as string) {
 	disk := filepath.Join(h.c.dir, h.ID+"-"+time.Now().Format("150405.000000")+"-"+randomText())
-	if err := os.CopyFS(disk, os.DirFS(h.dir)); err != nil {
-		h.c.t.Fatal(err)
-	}
+	powerCut(h.c.t, h.dir, disk, "secret")
 	h.c.mu.Lock()
 	h.deaf, h.c.dead[h.ID], h.dir = true, as, disk
 	for _, conn := range h.conns {
@@ -197,6 +196,22 @@ func (h *holder) kill(as string) {
 	}
 	h.c.mu.Unlock()
 	h.stop()
+}
+
+// powerCut leaves in disk what there is of a file in dir at one moment: it may just be written anew, and what it is written to
+// first has another name a moment later.
+func powerCut(t testing.TB, dir, disk, file string) {
+	t.Helper()
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(disk, file), text, 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
 }
 
 func randomText() string { return string(rune('a'+rand.IntN(26))) + string(rune('a'+rand.IntN(26))) }

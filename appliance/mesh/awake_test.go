@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,29 @@ func TestTableWithoutAWatcherGrowsStale(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		if s := a.sees(b.ID); s.Report != nil {
 			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+// TestOwnStandstillMakesNobodySilentLater: a member that is off for a moment is not named for the time this process once stood still.
+func TestOwnStandstillMakesNobodySilentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		standstill := sync.OnceFunc(func() { time.Sleep(20 * time.Second) })
+		a, b, _ := pair(t, func(a, _ *node) {
+			a.members = func() []mesh.Member {
+				standstill()
+				return []mesh.Member{member(2)}
+			}
+		})
+		time.Sleep(25 * time.Second)
+		b.stop()
+		time.Sleep(1500 * time.Millisecond)
+		if w := a.watcher.Warnings(); len(w) != 0 || a.sees(b.ID).Fault == "" {
+			t.Errorf("off for a moment: %+v, fault %q", w, a.sees(b.ID).Fault)
+		}
+		time.Sleep(3 * time.Second)
+		if w := a.watcher.Warnings(); len(w) != 1 || w[0].ID != "mesh_silent" {
+			t.Errorf("off for longer: %+v", w)
 		}
 	})
 }

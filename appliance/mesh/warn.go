@@ -14,7 +14,7 @@ const nameSkew = 5 * time.Second
 // Warnings names what is wrong between this node and its members, for people.
 func (w *Watcher) Warnings() []status.Warning {
 	warnings := []status.Warning{}
-	now := time.Now()
+	now := w.cfg.Table.clock.now() // they were heard by this clock
 	for _, r := range *w.cfg.Table.records.Load() {
 		if warning, ok := r.warning(now, w.cfg.Table.stale); ok {
 			warnings = append(warnings, warning)

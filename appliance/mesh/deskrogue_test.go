@@ -274,8 +274,9 @@ func FuzzAsk(f *testing.F) {
 			return
 		}
 		a := d.serve(d.request("POST", "/v1/lease", body))
-		time.AfterFunc(time.Second, a.leave) // it waits only if the one seat is not free, which it is
+		late := time.AfterFunc(time.Minute, a.leave) // it waits only if the one seat is not free, which it is
 		<-a.done
+		late.Stop()
 		switch a.status() {
 		case 200:
 			if a.lease() == "" {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"viiwork/appliance/mesh"
@@ -229,35 +230,38 @@ func TestRefusalsAreNotTriedAgain(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
+// TestLargeBodyRefusedKeepsItsStatus in time of its own: the receiver is given a second to say whether it wants the body.
 func TestLargeBodyRefusedKeepsItsStatus(t *testing.T) {
-	web := &atomic.Int64{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "full", http.StatusTooManyRequests)
-	}))
-	defer server.Close()
-	m := member(2)
-	m.Addr = server.Listener.Addr().String()
-	c := mesh.NewClient(mesh.ClientConfig{
-		Signer: mesh.NewSigner(mesh.SignerConfig{ID: "n01"}),
-		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return counted{conn, web}, err
-		},
+	synctest.Test(t, func(t *testing.T) {
+		sent, web, m := &atomic.Int64{}, newNetwork(), member(2)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "full", http.StatusTooManyRequests)
+		})}
+		l := web.listen(m.Addr)
+		go func() { _ = server.Serve(l) }()
+		defer server.Close()
+		c := mesh.NewClient(mesh.ClientConfig{
+			Signer: mesh.NewSigner(mesh.SignerConfig{ID: "n01"}),
+			Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := web.DialContext(ctx, network, addr)
+				return counted{conn, sent}, err
+			},
+		})
+		defer c.Close()
+		body := bytes.Repeat([]byte("x"), 32<<20)
+		for range 20 {
+			resp, err := c.Forward(t.Context(), m, mesh.Forward{Path: "/v1/x", Body: body})
+			if err != nil || resp.StatusCode != http.StatusTooManyRequests {
+				t.Fatalf("%v %v", resp, err)
+			}
+			got, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if !strings.Contains(string(got), "full") {
+				t.Fatalf("body %q", got)
+			}
+		}
+		if n := sent.Load(); n > 1<<20 {
+			t.Errorf("%d bytes went over the wire for 20 refusals", n)
+		}
 	})
-	defer c.Close()
-	body := bytes.Repeat([]byte("x"), 32<<20)
-	for range 20 {
-		resp, err := c.Forward(t.Context(), m, mesh.Forward{Path: "/v1/x", Body: body})
-		if err != nil || resp.StatusCode != http.StatusTooManyRequests {
-			t.Fatalf("%v %v", resp, err)
-		}
-		got, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if !strings.Contains(string(got), "full") {
-			t.Fatalf("body %q", got)
-		}
-	}
-	if n := web.Load(); n > 1<<20 {
-		t.Errorf("%d bytes went over the wire for 20 refusals", n)
-	}
 }

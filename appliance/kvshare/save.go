@@ -295,11 +295,11 @@ func (s *Share) forgetGone() {
 			there[b.ID] = b.State == engine.StateReady || b.State == engine.StateBusy || b.State == engine.StateDraining
 		}
 	}
+	s.mu.Lock()
 	have := map[store.Name]bool{}
-	for _, r := range s.store.List() {
+	for _, r := range s.store.List() { // with the lock, or what is kept meanwhile is forgotten: the store has it before it is noted here
 		have[r.Name] = true
 	}
-	s.mu.Lock()
 	for id, b := range s.benches {
 		if !there[id] && b.running == 0 {
 			delete(s.benches, id)

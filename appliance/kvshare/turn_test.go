@@ -62,8 +62,8 @@ func TestConversationsOfOneLengthAreToldApart(t *testing.T) {
 func TestASaveIsWorthWhatTheStoreLacks(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[kvshare.Mode]int{kvshare.Pull: 1, kvshare.Replicate: 2} {
-		h := newHost(t, plan{mode: mode, prefill: 400, args: []string{"--fake-state-bytes", "2048", "--fake-save-bps", "5000000"}})
-		c := newTalk("one", 1200) // 3 s to compute, half a second to save
+		h := newHost(t, plan{mode: mode, prefill: 100, args: []string{"--fake-state-bytes", "2048", "--fake-save-bps", "5000000"}})
+		c := newTalk("one", 1200) // 12 s to compute, half a second to save at the least, and a turn more is a tenth of one
 		for range 2 {
 			h.turn(c)
 			_, _ = h.Manifest(context.Background(), fmt.Sprintf("%x", c.chain[len(c.chain)-1])) // what is worth it is saved for who asks

@@ -73,7 +73,7 @@ func wrapped(t *testing.T, program, first string) string {
 	if first == "" {
 		text = fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", program)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	if err := enginetest.WriteProgram(path, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	viiwork "viiwork/appliance/viiwork"
+	"viiwork/engine/enginetest"
 	"viiwork/update"
 	"viiwork/update/updatetest"
 )
@@ -182,7 +183,7 @@ func (s *supervisor) install(t *testing.T, version string, program []byte) {
 	for _, err := range []error{
 		os.RemoveAll(versions),
 		os.MkdirAll(filepath.Join(versions, version), 0o755),
-		os.WriteFile(filepath.Join(versions, version, "viiwork"), program, 0o755),
+		enginetest.WriteProgram(filepath.Join(versions, version, "viiwork"), program),
 		os.Symlink(version, filepath.Join(versions, "current")),
 	} {
 		if err != nil {

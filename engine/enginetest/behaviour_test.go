@@ -255,6 +255,8 @@ func leavingGenerationCancels(tg target) {
 // prompt tokens in its slot once it is idle.
 func (tg target) prefillBesideStream(path string, b body) int {
 	beside := tg.long()
+	// The next one looks for one slot more than are busy: it must not count this one.
+	defer within(tg.t, 30*time.Second, "the slots are idle", func() bool { return tg.busy() == 0 })
 	defer beside.close()
 	go func() {
 		for beside.events.Scan() {

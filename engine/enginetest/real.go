@@ -153,8 +153,16 @@ func Program(t TB) string {
 	// exec keeps the pid, so that whoever started the script owns the server. Under the race detector a program sleeps a
 	// second before it ends, and an engine's program is run thrice: twice to learn what it is.
 	script := fmt.Sprintf("#!/bin/sh\nGORACE=\"$GORACE atexit_sleep_ms=0\" %s=1 exec '%s' \"$@\"\n", programEnv, strings.ReplaceAll(self, "'", `'\''`))
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+	if err := WriteProgram(path, []byte(script)); err != nil {
 		t.Fatalf("making a fake engine program: %v", err)
 	}
 	return path
+}
+
+// WriteProgram writes a program that can be run at once, also where other goroutines start processes. Each of those would have
+// the file open for writing until it has become another program, and as long as one has, it cannot be run: "text file busy".
+func WriteProgram(path string, program []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, program, 0o755)
 }

@@ -39,7 +39,7 @@ func script(t *testing.T, text string) string {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	path := filepath.Join(t.TempDir(), "engine")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+	if err := enginetest.WriteProgram(path, []byte("#!/bin/sh\n"+text)); err != nil {
 		t.Fatal(err)
 	}
 	return path

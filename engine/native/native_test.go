@@ -83,11 +83,10 @@ func logOf(t *testing.T, p engine.Process, tail int, follow bool) string {
 // said waits until the engine has printed text.
 func said(t *testing.T, p engine.Process, text string) string {
 	t.Helper()
-	for range 1000 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if log := logOf(t, p, -1, false); strings.Contains(log, text) {
 			return log
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("%q was never printed; the log is %q", text, logOf(t, p, -1, false))
 	return ""
@@ -98,11 +97,10 @@ func groupLives(pid int) bool { return syscall.Kill(-pid, 0) == nil }
 // groupGone gives init the time it takes to reap orphans that were killed.
 func groupGone(t *testing.T, pid int) {
 	t.Helper()
-	for range 1000 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if !groupLives(pid) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("something of the engine is still there")
 }

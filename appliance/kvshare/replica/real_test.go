@@ -88,13 +88,17 @@ func (e realSlot) save(tokens int) replica.Manifest {
 	return m
 }
 
+// client opens a connection for each request: the engine closes one that was idle for five seconds, and cutting a state may take
+// as long on a busy machine.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 func (e realSlot) post(path string, body any) []byte {
 	e.t.Helper()
 	b, err := json.Marshal(body)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	resp, err := http.Post(e.url+path, "application/json", bytes.NewReader(b))
+	resp, err := client.Post(e.url+path, "application/json", bytes.NewReader(b))
 	if err != nil {
 		e.t.Fatal(err)
 	}

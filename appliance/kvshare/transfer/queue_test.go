@@ -369,7 +369,7 @@ func TestMostComesByTheFasterPath(t *testing.T) {
 	}
 }
 
-// slowConn reads 4 MiB a second.
+// slowConn reads 1 MiB a second: a direct path is faster by far, also where others have the processors.
 type slowConn struct {
 	net.Conn
 	read *atomic.Int64
@@ -377,7 +377,7 @@ type slowConn struct {
 
 func (c *slowConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b[:min(len(b), 64<<10)])
-	time.Sleep(time.Duration(n) * time.Second / (4 << 20))
+	time.Sleep(time.Duration(n) * time.Second / (1 << 20))
 	c.read.Add(int64(n))
 	return n, err
 }

@@ -102,7 +102,7 @@ func TestACardInInstancesIsRefusedWhereItIsNamed(t *testing.T) {
 	}
 	const text = "#!/bin/sh\ncase $1 in -L) printf 'GPU 0: A100 (UUID: GPU-0)\\n  MIG 1g.20gb     Device  0: (UUID: MIG-1)\\nGPU 1: A100 (UUID: GPU-1)\\n' ;;\n" +
 		"*) printf '0, A100, GPU-0, 81920\\n1, A100, GPU-1, 81920\\n' ;; esac\n"
-	if err := os.WriteFile(program, []byte(text), 0o755); err != nil {
+	if err := enginetest.WriteProgram(program, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := onHost(t, root, "{name: m, path: /m.gguf, gpus: [1, 0], llamacpp: {image: 'example/cuda:1'}}")

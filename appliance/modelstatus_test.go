@@ -9,6 +9,7 @@ import (
 
 	"viiwork/appliance"
 	"viiwork/appliance/config"
+	"viiwork/engine/enginetest"
 )
 
 // TestCardsAreToldApartByTheirFamily: card 0 of NVIDIA and card 0 of AMD are two cards.
@@ -21,7 +22,7 @@ func TestCardsAreToldApartByTheirFamily(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		if err := enginetest.WriteProgram(path, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -62,12 +62,9 @@ func nativeBlock(program string) string {
 	return fmt.Sprintf("{runner: native, binary: %q, prompt_cache: 64MiB}", program)
 }
 
-// wrapped is another program that does the same, and before a start what is said. Meanwhile no other test may start one: a process
-// that is about to become it would hold the file open for writing, and until it is one nobody could run the file.
+// wrapped is another program that does the same, and before a start what is said.
 func wrapped(t *testing.T, program, first string) string {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	path := filepath.Join(t.TempDir(), "llama-server")
 	text := fmt.Sprintf("#!/bin/sh\ncase \"$1\" in --version|--help) ;; *) %s ;; esac\nexec '%s' \"$@\"\n", first, program)
 	if first == "" {

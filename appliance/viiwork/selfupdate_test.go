@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -172,12 +171,9 @@ func (s *shop) update(t *testing.T, node *supervisor, args ...string) (v verdict
 	return v, cmd.ProcessState.ExitCode(), complaints.String()
 }
 
-// install lays a program down as the version that runs. Meanwhile no other test may start one: a process that is about to become it
-// would hold the file open for writing, and until it is one nobody could run the file.
+// install lays a program down as the version that runs.
 func (s *supervisor) install(t *testing.T, version string, program []byte) {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	versions := filepath.Join(s.prefix, "versions")
 	s.before = [][]string{{filepath.Join(versions, "previous", "viiwork"), "update", "boot", "--config", s.config}}
 	for _, err := range []error{

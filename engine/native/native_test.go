@@ -32,12 +32,9 @@ func bind(host string, port int) []string {
 	return []string{"--host", host, "--port", strconv.Itoa(port)}
 }
 
-// script writes a program that stands for an engine. Meanwhile no other test may start one: a process that is about to become it
-// would hold the file open for writing, and until it is one nobody could run the file.
+// script writes a program that stands for an engine.
 func script(t *testing.T, text string) string {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	path := filepath.Join(t.TempDir(), "engine")
 	if err := enginetest.WriteProgram(path, []byte("#!/bin/sh\n"+text)); err != nil {
 		t.Fatal(err)

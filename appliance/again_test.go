@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"viiwork/appliance/status"
 	"viiwork/engine/enginetest"
 )
 
@@ -37,8 +36,8 @@ func TestARestartedNodeFindsWhoItKnew(t *testing.T) {
 // bad as none.
 func TestPipesInPlaceOfItsFilesKeepNoNodeFromItsWork(t *testing.T) {
 	t.Parallel()
-	f := lanFellow(t, 0)
-	f.secret = rightSecret
+	f, other := lanFellow(t, 0), lanFellow(t, 1)
+	f.secret, other.secret, other.seeds = rightSecret, rightSecret, []string{f.seed()}
 	for _, name := range []string{"aliases.json", "calibration.json", "handover.json", "meshlock.json", "rates.json", "secret", "session-key", "serf/members", "tsnode/id", "tsnode/udp-port"} {
 		path := filepath.Join(f.dir, "state", name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -57,10 +56,8 @@ func TestPipesInPlaceOfItsFilesKeepNoNodeFromItsWork(t *testing.T) {
 	go func() { started <- f.here(t) }()
 	select {
 	case leave := <-started:
-		holds(t, "it is in its mesh", func() bool {
-			var c status.Cluster
-			return f.read("/v1/cluster", &c) && len(c.Members) == 1
-		})
+		other.here(t)
+		holds(t, "it is in its mesh", func() bool { return f.member(other.name) == "alive" })
 		if err := leave(); err != nil {
 			t.Error(err)
 		}

@@ -90,6 +90,7 @@ func TestAliasSetAnywhereHoldsEverywhere(t *testing.T) {
 	holds(t, "all see the models", func() bool {
 		return all[0].sees("org/one")+all[1].sees("org/one")+all[2].sees("org/one")+all[0].sees("two")+all[1].sees("two")+all[2].sees("two") == 6
 	})
+	holds(t, "who has them knows by name who sets them", func() bool { return all[2].member(all[0].name) == "alive" && all[2].member(all[1].name) == "alive" })
 	var slowest time.Duration
 	for i, f := range []*fellow{all[0], all[1], all[2], all[0], all[1]} {
 		target := []string{"org/one", "two"}[i%2]
@@ -137,7 +138,7 @@ func TestNodesThatSetOneAliasApartAgreeOnceTheyMeet(t *testing.T) {
 	a.here(t)
 	leave := b.here(t)
 	for _, f := range []*fellow{a, b} {
-		holds(t, f.name+" has its place", func() bool { return f.member(f.name) == "alive" })
+		holds(t, f.name+" has its place", f.placed)
 	}
 	a.setAlias(t, "coder", "left")
 	b.setAlias(t, "coder", "right")
@@ -164,8 +165,8 @@ func TestAliasRules(t *testing.T) {
 	f := lanFellow(t, 7, served("org/model", engine.URL(), 2), served("second", engine.URL(), 2))
 	f.more = "aliases: {proposed: not-loaded-yet}\n"
 	f.here(t)
-	holds(t, "the node has its place", func() bool { return f.alias("proposed").State == "dangling" })
-	if got := f.alias("proposed"); got.Version != 0 || got.Target != "not-loaded-yet" || got.Node != f.name {
+	holds(t, "the node has its place", f.placed)
+	if got := f.alias("proposed"); got.Version != 0 || got.Target != "not-loaded-yet" || got.Node != f.name || got.State != "dangling" {
 		t.Errorf("proposed %+v", got)
 	}
 	set := func(name, target string) string {
@@ -249,7 +250,8 @@ func TestWhoMayChangeAliases(t *testing.T) {
 		f := lanFellow(t, 10+i, served("m", engine.URL(), 2))
 		f.secret = secret
 		f.here(t)
-		holds(t, "it may be asked", func() bool { return f.owner(t, "POST", "/api/aliases", `{"name":"first","target":"m"}`).status == 200 })
+		holds(t, "it has its place", f.placed)
+		f.setAlias(t, "first", "m")
 		right, _ := mesh.NewKeys(mesh.KeyConfig{Secret: []byte("01234567890123456789012345678901")})
 		wrong, _ := mesh.NewKeys(mesh.KeyConfig{Secret: []byte("11234567890123456789012345678901")})
 		open, _ := mesh.NewKeys(mesh.KeyConfig{})

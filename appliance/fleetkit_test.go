@@ -227,6 +227,9 @@ func (m *mate) Restart(context.Context) error {
 		case <-m.tried:
 		case <-m.fleet.over:
 		}
+		if m.fate != "back" {
+			m.fleet.ends(m.name) // before anybody can see it: the next one's turn begins then
+		}
 		m.mu.Lock()
 		tried := m.serves
 		m.is.Trial = ""
@@ -237,8 +240,8 @@ func (m *mate) Restart(context.Context) error {
 		m.mu.Unlock()
 		if m.fate == "back" {
 			m.again()
+			m.fleet.ends(m.name)
 		}
-		m.fleet.ends(m.name)
 	})
 	return nil
 }

@@ -320,6 +320,16 @@ func (f *fellow) member(name string) string {
 	return ""
 }
 
+// placed tells whether the node has its place in its mesh. Until then it answers no member, and takes itself alone for alive.
+func (f *fellow) placed() bool {
+	answer, err := quick.Get(f.url() + "/v1/capacity")
+	if err != nil {
+		return false
+	}
+	answer.Body.Close()
+	return answer.StatusCode != http.StatusServiceUnavailable
+}
+
 // warning is what the node's status says under one of the ids, nil when it says nothing.
 func (f *fellow) warning(ids ...string) *status.Warning {
 	var s status.Node

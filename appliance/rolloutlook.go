@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"viiwork/appliance/mesh"
 	"viiwork/appliance/status"
@@ -13,9 +14,13 @@ import (
 	"viiwork/update/rollout"
 )
 
+// lookWithin is how long a member that gossip holds for alive may take to say how it stands. One whose machine has much to do, as
+// when it loads a model, is not away: its turn would be passed over, and what comes first or last would be another one.
+const lookWithin = 10 * time.Second
+
 // look asks everyone how they stand with their programs.
 func (r *rollouts) look(ctx context.Context, f *fellows) []rollout.Sight {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	var (
 		mu    sync.Mutex

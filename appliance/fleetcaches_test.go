@@ -20,7 +20,7 @@ func TestWhoIsUpdatedGivesItsConversationsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	fl := newFleet(t, 3, func(_ int, m *mate) {
-		m.ends, m.trial, m.more = true, 30*time.Second, "kv_share: {mode: pull}\n"
+		m.ends, m.trial, m.more = true, time.Hour, "kv_share: {mode: pull}\n" // nobody else's turn comes while it is looked what became of this one's
 		m.models = []string{fmt.Sprintf("  - {name: m, path: %q, context: 16384, parallel: 4, args: [--fake-prefill-tps, \"1000\", --fake-decode-tps, \"100\"], llamacpp: {runner: native, binary: %q, prompt_cache: 64MiB}}\n", path, program)}
 	})
 	nodes := []*fellow{fl.machines[0].fellow, fl.machines[1].fellow, fl.machines[2].fellow}
@@ -28,13 +28,14 @@ func TestWhoIsUpdatedGivesItsConversationsAway(t *testing.T) {
 		holds(t, f.name+" sees all engines", func() bool { return f.hasSlots(12) })
 	}
 	newMover("what the engine learns its speed by", 2500).turn(t, nodes[1])
+	holds(t, "that is stored", func() bool { return nodes[1].kv(t).Store.Replicas == 1 })
 	var all []*mover
 	for i := range 10 {
 		m := newMover(fmt.Sprint("talk ", i), 2500+200*i)
 		m.turn(t, nodes[1])
 		all = append(all, m)
 		if i < 6 { // these will lie in no slot any more, and what was lost before is not the update's
-			holds(t, "it is stored", func() bool { return nodes[1].kv(t).Store.Replicas > i })
+			holds(t, "it is stored", func() bool { return nodes[1].kv(t).Store.Replicas > i+1 })
 		}
 	}
 	ends := make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -44,6 +45,7 @@ type mate struct {
 type fleet struct {
 	t        *testing.T
 	machines []*mate
+	begun    time.Time
 
 	mu     sync.Mutex      // guards what follows
 	newest string          // what there is
@@ -51,13 +53,12 @@ type fleet struct {
 	order  []string        // whose update began
 	most   int             // at one time
 	looks  map[string]int  // for a newer release, by name
-
-	over chan struct{} // closed when the test is: no trial goes on then
+	over   chan struct{}   // closed when the test is: no trial goes on then, and none begins
 }
 
 // newFleet is n machines that know each other and all serve m.
 func newFleet(t *testing.T, n int, change func(i int, m *mate)) *fleet {
-	fl := &fleet{t: t, newest: "v1.0.0", at: map[string]bool{}, looks: map[string]int{}, over: make(chan struct{})}
+	fl := &fleet{t: t, begun: time.Now(), newest: "v1.0.0", at: map[string]bool{}, looks: map[string]int{}, over: make(chan struct{})}
 	engine := fakeEngine(t, enginetest.Options{Slots: 32, Model: "m", DecodeTPS: 400})
 	right, _ := secrets(t)
 	for i, f := range lanFellows(t, n, func(int) []string { return []string{served("m", engine.URL(), 8)} }) {
@@ -86,7 +87,9 @@ func newFleet(t *testing.T, n int, change func(i int, m *mate)) *fleet {
 		m.start()
 	}
 	t.Cleanup(func() {
+		fl.mu.Lock()
 		close(fl.over)
+		fl.mu.Unlock()
 		var ends sync.WaitGroup
 		for _, m := range fl.machines {
 			ends.Go(func() {
@@ -212,6 +215,13 @@ func (m *mate) Install(ctx context.Context, o appliance.InstallOrder) error {
 
 // Restart ends the node and starts it with what is in place, which is on trial then.
 func (m *mate) Restart(context.Context) error {
+	m.fleet.mu.Lock() // else the test could end meanwhile, and the node that is started would outlive it
+	defer m.fleet.mu.Unlock()
+	select {
+	case <-m.fleet.over:
+		return errors.New("the test is over")
+	default:
+	}
 	m.later.Go(func() {
 		if m.fate == "kept" {
 			m.mu.Lock()

@@ -123,7 +123,14 @@ models: [{name: m, path: %q, llamacpp: {runner: native, binary: /nonexistent/lla
 			t.Error(err)
 		}
 	}()
-	url := "http://" + <-ready
+	var url string
+	select {
+	case at := <-ready:
+		url = "http://" + at
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
 	await := func(want string) {
 		t.Helper()
 		got := ""

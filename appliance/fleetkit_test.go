@@ -30,6 +30,7 @@ type mate struct {
 	fate  string // good, back: it goes back from every new version; kept: before it was ended for one; refused: it cannot install one
 	trial time.Duration
 	tried chan struct{} // ends its trial before that, if something comes; nil = nothing does
+	slow  time.Duration // how long it takes to say how it stands, until its turn has come
 	apart bool          // it is a process of its own
 	note  []byte        // in the lock of the mesh, of whoever led before
 
@@ -194,6 +195,9 @@ func (fl *fleet) publish(version string) {
 }
 
 func (m *mate) Installed() appliance.Installed {
+	if order, _ := m.fleet.went(); m.slow > 0 && !slices.Contains(order, m.name) {
+		time.Sleep(m.slow)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.is

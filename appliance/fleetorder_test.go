@@ -6,9 +6,25 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"viiwork/appliance/mesh"
 )
+
+// TestWhoIsSlowToAnswerKeepsItsTurn: it is not away, and who leads does not go before it.
+func TestWhoIsSlowToAnswerKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	fl := newFleet(t, 2, func(i int, m *mate) {
+		if i == 1 {
+			m.slow = 3 * time.Second
+		}
+	})
+	fl.machines[0].lead("v1.1.0")
+	holds(t, "both are updated", func() bool { return fmt.Sprint(fl.versions()) == "[v1.1.0 v1.1.0]" })
+	if order, _ := fl.went(); fmt.Sprint(order) != "[n01 n00]" {
+		t.Errorf("order %v", order)
+	}
+}
 
 // TestOnlyWhoLeadsGivesOrders: a member that does not hold the lock of the mesh updates nobody, nor does who is none.
 func TestOnlyWhoLeadsGivesOrders(t *testing.T) {

@@ -81,25 +81,27 @@ func (a *Appliance) requestAnywhere(ctx context.Context, id string) (status.Requ
 	if here && row.Plan != nil || len(id) > 64 {
 		return row, here
 	}
-	entries := []string{row.Entry}
+	nodes := []string{row.Entry}
 	if !here {
-		entries = nil
+		nodes = nil
 		for _, t := range a.views.look(ctx) {
 			if slices.ContainsFunc(t.Requests, func(r status.Request) bool { return r.ID == id }) {
-				entries = append(entries, t.Node.Node)
+				nodes = append(nodes, t.Node.Node)
 			}
 		}
 	}
-	for _, name := range entries {
-		m, ok := a.named(name)
+	for i := 0; i < len(nodes) && row.Plan == nil; i++ {
+		m, ok := a.named(nodes[i])
 		if !ok {
 			continue
 		}
 		var theirs status.Request
-		if err := a.askMember(ctx, asked{m, requestPath, url.Values{"id": {id}}}, &theirs); err == nil && theirs.ID == id {
-			if row, here = theirs, true; row.Plan != nil {
-				break
-			}
+		if err := a.askMember(ctx, asked{m, requestPath, url.Values{"id": {id}}}, &theirs); err != nil || theirs.ID != id {
+			continue
+		}
+		row, here = theirs, true
+		if !slices.Contains(nodes, row.Entry) { // who runs it was faster to tell of it
+			nodes = append(nodes, row.Entry)
 		}
 	}
 	return row, here

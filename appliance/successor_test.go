@@ -2,6 +2,7 @@ package appliance_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -74,6 +75,38 @@ func wrapped(t *testing.T, program, first string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// gate holds engines up before they load, until it is opened.
+type gate struct{ path string }
+
+func newGate(t *testing.T) gate {
+	t.Helper()
+	g := gate{filepath.Join(t.TempDir(), "gate")}
+	if err := syscall.Mkfifo(g.path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// before is the program behind the gate.
+func (g gate) before(t *testing.T, program string) string {
+	t.Helper()
+	return wrapped(t, program, fmt.Sprintf("read -r _ <'%s'", g.path)) // in the shell itself, which keeps its process id
+}
+
+// open lets those through that wait, and all that come.
+func (g gate) open(t *testing.T) {
+	t.Helper()
+	pipe, err := os.OpenFile(g.path, os.O_RDWR, 0) // who waits for a writer goes on
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	passed := g.path + ".open"
+	if err := errors.Join(os.WriteFile(passed, nil, 0o600), os.Rename(passed, g.path)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // startReplacing starts the node; ends says whether its engines end with it.
@@ -214,6 +247,8 @@ func TestEngineThatDoesNotComeUpCostsNothing(t *testing.T) {
 		return w != nil && strings.Contains(w.Text, "no such card") && strings.Contains(w.Fix, "reload")
 	})
 	// One that is killed while it loads does no harm either.
+	way := newGate(t)
+	r.new = nativeBlock(way.before(t, enginetest.Program(t)))
 	r.reload(t, r.node, r.with(r.new))
 	var record struct{ PID int }
 	path := filepath.Join(r.dir, "state", "engines", engine.SafeName("m#0b")+".json")
@@ -229,6 +264,7 @@ func TestEngineThatDoesNotComeUpCostsNothing(t *testing.T) {
 	if b := r.backend(); b.Process != before || b.State != "ready" && b.State != "busy" || b.Restarts != 0 {
 		t.Errorf("the old one: %+v", b)
 	}
+	way.open(t)
 	r.reload(t, r.node, r.with(r.new)) // nothing has changed but the owner's patience
 	r.changed(t, before)
 	if asked, failed := stop(); len(failed) > 0 || asked < 6 {
@@ -243,7 +279,8 @@ func TestEngineThatDoesNotComeUpCostsNothing(t *testing.T) {
 func TestNodeThatEndsInTheMiddleKeepsOneEngine(t *testing.T) {
 	t.Parallel()
 	r := startReplacing(t, "fake", false)
-	old := r.backend().Process
+	old, way := r.backend().Process, newGate(t)
+	r.new = nativeBlock(way.before(t, enginetest.Program(t)))
 	r.reload(t, r.node, r.with(r.new))
 	holds(t, "both are there", func() bool { return strings.Count(r.engines(), "\n") == 1 })
 	if err := r.leave(); err != nil {
@@ -252,6 +289,7 @@ func TestNodeThatEndsInTheMiddleKeepsOneEngine(t *testing.T) {
 	if strings.Count(r.engines(), "\n") != 1 {
 		t.Fatalf("the node's end took engines along: %s", r.engines())
 	}
+	way.open(t)
 	r.ends = true
 	r.begin(t)
 	holds(t, "one is left", func() bool { return r.engines() != "" && !strings.Contains(r.engines(), "\n") })

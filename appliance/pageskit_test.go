@@ -198,7 +198,7 @@ func newHouse(t testing.TB) *house {
 		h.leave = append(h.leave, f.here(t))
 	}
 	for _, f := range h.all {
-		holds(t, "three machines serve", func() bool { return f.sees("Qwen3.8-27B") == 3 })
+		holds(t, "three machines serve", func() bool { return f.sees("Qwen3.8-27B") == 3 && f.sees("gemma-4b") == 2 })
 	}
 	return h
 }

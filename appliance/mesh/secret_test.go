@@ -16,6 +16,7 @@ import (
 
 // replaced is a folder whose file was written by a replacement of secret, and the new one.
 func replaced(t *testing.T) (dir string, now []byte) {
+	dir = t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCircle(t, 2)
 		defer c.end()
@@ -23,20 +24,14 @@ func replaced(t *testing.T) (dir string, now []byte) {
 			t.Fatal(err)
 		}
 		now = mesh.ReadSecret(c.nodes[0].given).Bytes()
-		dir = c.nodes[0].dir
-		text, err := os.ReadFile(filepath.Join(dir, "secret"))
+		text, err := os.ReadFile(filepath.Join(c.nodes[0].dir, "secret"))
 		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Join(os.TempDir(), filepath.Base(c.dir)+"-kept")
-		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "secret"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir, now
 }
 

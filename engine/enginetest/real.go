@@ -57,7 +57,9 @@ func StartReal(t TB, model string, flags ...string) string {
 		t.Fatalf("starting a real engine: %v", err)
 	}
 	port := FreePort(t)
-	cmd := exec.Command(program, append([]string{"-m", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, flags...)...)
+	// One thread: several wait for each other at each layer, and where others have the processors a token takes a second then,
+	// in which the server takes its clients for gone.
+	cmd := exec.Command(program, append([]string{"-m", model, "--host", "127.0.0.1", "--port", strconv.Itoa(port), "-t", "1"}, flags...)...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

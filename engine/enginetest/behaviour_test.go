@@ -252,16 +252,10 @@ func leavingGenerationCancels(tg target) {
 }
 
 // prefillBesideStream leaves a request in its prefill while another slot streams, and tells what became of it: the
-// prompt tokens in its slot once it is idle.
-func (tg target) prefillBesideStream(path string, b body) int {
+// prompt tokens in its slot once it is idle, and whether the stream went on all the time.
+func (tg target) prefillBesideStream(path string, b body) (held int, flowed bool) {
 	beside := tg.long()
-	// The next one looks for one slot more than are busy: it must not count this one.
-	defer within(tg.t, 30*time.Second, "the slots are idle", func() bool { return tg.busy() == 0 })
-	defer beside.close()
-	go func() {
-		for beside.events.Scan() {
-		}
-	}()
+	flows := beside.flows()
 	if b["return_progress"] == true {
 		// The first event comes before the prefill.
 		s := tg.open(path, b)
@@ -270,7 +264,6 @@ func (tg target) prefillBesideStream(path string, b body) int {
 	} else {
 		tg.leave(path, b)
 	}
-	held := 0
 	within(tg.t, 60*time.Second, "one slot is idle", func() bool {
 		busy := 0
 		for _, v := range tg.slotViews() {
@@ -282,7 +275,10 @@ func (tg target) prefillBesideStream(path string, b body) int {
 		}
 		return busy == 1
 	})
-	return held
+	beside.close()
+	// The next one looks for one slot more than are busy: it must not count this one.
+	within(tg.t, 30*time.Second, "the slots are idle", func() bool { return tg.busy() == 0 })
+	return held, <-flows
 }
 
 const longPrompt = 3600
@@ -293,25 +289,32 @@ func leavingPrefillCancels(tg target) {
 		"/v1/completions": {"prompt": unique(longPrompt), "max_tokens": 2, "stream": true, "return_progress": true},
 		"/v1/responses":   {"input": unique(longPrompt), "max_output_tokens": 2, "stream": true, "return_progress": true},
 	} {
-		if held := tg.prefillBesideStream(path, b); held >= longPrompt {
+		if held, _ := tg.prefillBesideStream(path, b); held >= longPrompt {
 			tg.t.Errorf("%s read its whole prompt: %d tokens", path, held)
 		}
 	}
 }
 
 func leavingSilentPrefillIsMissed(tg target) {
-	if held := tg.prefillBesideStream(chatPath, chat(unique(longPrompt), 2, "stream", true)); held < longPrompt {
-		tg.t.Errorf("noticed after %d tokens", held)
-	}
-	if held := tg.prefillBesideStream(chatPath, chat(unique(longPrompt), 2)); held < longPrompt {
-		tg.t.Errorf("not streamed: noticed after %d tokens", held)
-	}
+	tg.misses(chatPath, chat(unique(longPrompt), 2, "stream", true))
+	tg.misses(chatPath, chat(unique(longPrompt), 2))
 }
 
 func leavingMessagesPrefillIsMissed(tg target) {
 	b := body{"messages": user(unique(longPrompt)), "max_tokens": 2, "stream": true, "return_progress": true}
-	if held := tg.prefillBesideStream("/v1/messages", b); held < longPrompt {
-		tg.t.Errorf("noticed after %d tokens", held)
+	tg.misses("/v1/messages", b)
+}
+
+// misses wants a leaving not to be noticed. A stream that stands still for long is none beside which that holds: where others
+// have the processors, one batch takes a real server as long as it waits before it looks.
+func (tg target) misses(path string, b body) {
+	tg.t.Helper()
+	switch held, flowed := tg.prefillBesideStream(path, b); {
+	case held >= longPrompt:
+	case flowed:
+		tg.t.Errorf("stream %v: noticed after %d tokens", b["stream"], held)
+	default:
+		tg.t.Logf("stream %v: noticed after %d tokens, in a server that stood still", b["stream"], held)
 	}
 }
 

@@ -206,6 +206,21 @@ func (s *stream) next(want string) string {
 	return ""
 }
 
+// flows reads the rest, and tells at its end whether something came again and again, at the most half as long apart as a server
+// waits until it looks whether its clients are there.
+func (s *stream) flows() <-chan bool {
+	told := make(chan bool, 1)
+	go func() {
+		longest, last := time.Duration(0), time.Now()
+		for s.events.Scan() {
+			now := time.Now()
+			longest, last = max(longest, now.Sub(last)), now
+		}
+		told <- longest < 500*time.Millisecond
+	}()
+	return told
+}
+
 func (s *stream) close() {
 	s.cancel()
 	s.resp.Body.Close()

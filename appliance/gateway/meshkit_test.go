@@ -21,7 +21,14 @@ import (
 	"viiwork/engine/llama"
 )
 
-var meshSecret = []byte("0123456789abcdef0123456789abcdef")
+var sessionKey = []byte("0123456789abcdef0123456789abcdef")
+
+// meshSecret is the test's own: the port of a node that has ended may be given to one of another test.
+func meshSecret(t testing.TB) []byte {
+	test, _, _ := strings.Cut(t.Name(), "/")
+	sum := sha256.Sum256([]byte(test))
+	return sum[:]
+}
 
 func meshKeys(t testing.TB, secret []byte) *mesh.Keyring {
 	t.Helper()
@@ -61,7 +68,7 @@ type spec struct {
 // newFleet starts nodes named a, b, c… and waits until each sees what the others have. extra are members besides.
 func newFleet(t testing.TB, extra []mesh.Member, specs ...spec) *fleet {
 	t.Helper()
-	f := &fleet{t: t, keys: meshKeys(t, meshSecret), extra: extra}
+	f := &fleet{t: t, keys: meshKeys(t, meshSecret(t)), extra: extra}
 	for i := range specs {
 		h := newHost(t)
 		name := string(rune('a' + i))
@@ -129,7 +136,7 @@ func (f *fleet) start(p *peer, s spec) {
 	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: p.ID, Keys: f.keys})
 	p.client2 = mesh.NewClient(mesh.ClientConfig{Signer: p.signer, Dial: dialLoopback})
 	p.known = mesh.NewRegister(mesh.RegisterConfig{})
-	cfg := gateway.Config{Node: p.Name, Version: "test", Engine: p.e, Known: p.known, News: changed, SessionKey: func() []byte { return meshSecret }}
+	cfg := gateway.Config{Node: p.Name, Version: "test", Engine: p.e, Known: p.known, News: changed, SessionKey: func() []byte { return sessionKey }}
 	if s.change != nil {
 		s.change(&cfg)
 	}
@@ -301,7 +308,7 @@ func newRogue(t testing.TB, slots int, model string, answer http.HandlerFunc) *r
 func newRogueNamed(t testing.TB, name string, slots int, model string, answer http.HandlerFunc) *rogue {
 	h := newHost(t)
 	r := &rogue{Member: mesh.Member{ID: "id-" + name, Name: name, Addr: h.Addr().String(), Version: "test"}, host: h, answer: answer, known: mesh.NewRegister(mesh.RegisterConfig{})}
-	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: r.ID, Keys: meshKeys(t, meshSecret)})
+	verifier := mesh.NewVerifier(mesh.VerifierConfig{ID: r.ID, Keys: meshKeys(t, meshSecret(t))})
 	publisher := mesh.NewPublisher(mesh.PublisherConfig{ID: r.ID, Name: r.Name, Version: "test", Verifier: verifier, Known: r.known, Source: func() mesh.Report {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -188,7 +188,7 @@ func TestProgressIsForThoseWhoAsk(t *testing.T) {
 // others are refused after a time in which a busy machine may not get to a slot that is free.
 func homely(c *gateway.Config) {
 	c.QueueTimeout, c.WarmWait, c.KeepAlive = 100*time.Millisecond, time.Minute, 10*time.Millisecond
-	c.SessionKey = func() []byte { return meshSecret }
+	c.SessionKey = func() []byte { return sessionKey }
 	c.Known = mesh.NewRegister(mesh.RegisterConfig{})
 	digest := gateway.SessionDigest(gateway.New(gateway.Config{SessionKey: c.SessionKey}), "s")
 	c.Known.Went("m", digest, "X-Session-Id", mesh.Spot{Backend: "m#0"})

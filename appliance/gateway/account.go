@@ -131,11 +131,13 @@ type terms struct {
 	of map[string]string // by backend; "" = it has not served yet
 }
 
-// engines forgets what engines held that are not there any more, or began anew.
-func (g *Gateway) engines(models []engine.ModelState) {
+// engines is how the engines of this node stand. What those held that are not there any more, or began anew, is forgotten
+// first: nobody who looks plans by it.
+func (g *Gateway) engines() []engine.ModelState {
 	g.terms.mu.Lock()
 	defer g.terms.mu.Unlock()
-	now := map[string]string{}
+	models := g.cfg.Engine.Snapshot() // under the lock: an older one would take the engine of a newer one for gone
+	now := make(map[string]string, len(g.terms.of))
 	for _, m := range models {
 		for _, b := range m.Backends {
 			term := g.terms.of[b.ID]
@@ -154,4 +156,5 @@ func (g *Gateway) engines(models []engine.ModelState) {
 		}
 	}
 	g.terms.of = now
+	return models
 }

@@ -203,9 +203,7 @@ func rounded(d time.Duration) int64 { return d.Round(100 * time.Millisecond).Mil
 // Report is this node's capacity as it stands, for whoever tells it to the mesh.
 func (g *Gateway) Report() mesh.Report {
 	var r mesh.Report
-	models := g.cfg.Engine.Snapshot()
-	g.engines(models)
-	for _, m := range models {
+	for _, m := range g.engines() {
 		r.Models = append(r.Models, g.told(m))
 	}
 	return r

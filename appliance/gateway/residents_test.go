@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"viiwork/appliance/gateway"
 	"viiwork/appliance/mesh"
@@ -188,6 +189,37 @@ func TestOwnerThatHasForgottenIsFoundByItsEntries(t *testing.T) {
 	}
 	if moved, share := c.turn(&fl.peers[0].node); moved || share < 0.8 {
 		t.Errorf("moved: %v; %.0f %% cached", moved, share*100)
+	}
+}
+
+// TestNothingIsExpectedOfAnEngineThatBeganAnew: not even by a request that comes before the next report is written.
+func TestNothingIsExpectedOfAnEngineThatBeganAnew(t *testing.T) {
+	t.Parallel()
+	f := fake(t, enginetest.Options{Slots: 2, PrefillTPS: 20_000, DecodeTPS: 1000})
+	n := startWatched(t, engine.HealthConfig{Interval: 20 * time.Millisecond}, model("m", 2, f.URL())).ready()
+	c := newTalk(t, "talk", true, 3000)
+	held := func() int {
+		c.turn(n)
+		p := n.plan(n.g.Requests(1)[0].ID).Plan
+		if p == nil || len(p.Candidates) != 1 {
+			t.Fatalf("%+v", p)
+		}
+		return p.Candidates[0].Held
+	}
+	held()
+	if h := held(); h < 500 {
+		t.Errorf("the second turn finds %d tokens", h)
+	}
+	f.SetFaults(enginetest.Faults{Down: true})
+	f.Crash()
+	n.until("it has gone", func() bool {
+		s := n.e.Snapshot()[0].Backends[0].State
+		return s != engine.StateReady && s != engine.StateBusy
+	})
+	f.SetFaults(enginetest.Faults{})
+	n.ready()
+	if h := held(); h != 0 {
+		t.Errorf("%d tokens are expected of an engine that has just begun", h)
 	}
 }
 

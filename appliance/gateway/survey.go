@@ -209,7 +209,7 @@ func (k *call) here(own *ownModel) route.Node {
 
 // local is a model of this node.
 func (g *Gateway) local(model string) (engine.ModelState, bool) {
-	for _, m := range g.cfg.Engine.Snapshot() {
+	for _, m := range g.engines() {
 		if m.Model.Name == model {
 			return m, true
 		}

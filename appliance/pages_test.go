@@ -31,8 +31,10 @@ var paths = []struct{ name, path, shows string }{
 	{"aliases", "/aliases", `rows("aliases") == 1`},
 }
 
-// tools are what the scripts of these tests use.
-const tools = `window.rows = (kind) => document.querySelectorAll('[data-list="' + kind + '"] > [data-key]').length;
+// tools are what the scripts of these tests use. What lies outside the window is drawn, too: else it has no text and no width.
+const tools = `document.adoptedStyleSheets = [new CSSStyleSheet()];
+document.adoptedStyleSheets[0].replaceSync('section { content-visibility: visible; }');
+window.rows = (kind) => document.querySelectorAll('[data-list="' + kind + '"] > [data-key]').length;
 window.said = (text) => document.body.innerText.includes(text);`
 
 // open goes to a page and waits until it shows what it is for.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"html/template"
@@ -24,6 +25,7 @@ type view struct {
 	rows  map[string][]row
 	More  any // the page's own
 	Gone  bool
+	All   bool // long lists are wanted whole
 }
 
 // extra adds what only one page shows; false = there is no such thing.
@@ -50,7 +52,7 @@ func (s *Site) page(name string, more extra) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), wanted)
 		defer cancel()
-		v := &view{Page: name, Title: titles[name], Token: s.cfg.Token, Board: s.cfg.Board(ctx)}
+		v := &view{Page: name, Title: titles[name], Token: s.cfg.Token, Board: s.cfg.Board(ctx), All: r.URL.Query().Has("all")}
 		v.Now = time.Now() // the board may have taken its time
 		v.rows = rowsOf(v.Board)
 		code := http.StatusOK
@@ -90,8 +92,15 @@ func (s *Site) request(r *http.Request, v *view) bool {
 	return ok
 }
 
+// mostSessions is how many the page has that is asked for all.
+const mostSessions = 200
+
 func (s *Site) sessions(_ *http.Request, v *view) bool {
-	v.More = s.cfg.Sessions(200)
+	all := s.cfg.Sessions(mostSessions)
+	v.More = struct {
+		Rows  []status.Session
+		Known int
+	}{all[:min(len(all), cmp.Or(v.Most(), mostSessions))], len(all)}
 	return true
 }
 

@@ -50,6 +50,26 @@ func (v *view) Rows(kind, only, by string) []row {
 	return some
 }
 
+// mostListed is how many requests or sessions a page lists that was not asked for all: the browser lays out a table as a whole,
+// and is to have that done within a frame.
+const mostListed = 50
+
+// Most is how many rows of a long list the page has, 0 = all.
+func (v *view) Most() int {
+	if v.All {
+		return 0
+	}
+	return mostListed
+}
+
+// First are those of a long list's rows that the page has.
+func (v *view) First(rows []row) []row {
+	if most := v.Most(); most > 0 && len(rows) > most {
+		return rows[:most]
+	}
+	return rows
+}
+
 // In lists the rows of a kind that belong to another row: whose field is that.
 func (v *view) In(kind, field string, is any, by string) []row {
 	var some []row

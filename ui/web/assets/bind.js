@@ -1,9 +1,10 @@
 // Keeps lists on the page as the store has them. A list is an element with data-list, its kind; its first child is a
 // template of a row. data-only names fields that must be true (or, with "!", must not), data-by the field to sort by
-// ("-": the largest first), data-in the field that holds the key of the row around the list.
+// ("-": the largest first), data-first how many rows to show, data-in the field that holds the key of the row around the list.
 
 import { rows, onChange } from './store.js';
 import { format, unknown } from './format.js';
+import { draw } from './frames.js';
 
 const filters = new Set(); // of the page's own: row → is it shown
 export const addFilter = (f) => { filters.add(f); for (const kind of kinds()) update(kind); };
@@ -23,7 +24,7 @@ function compare(x, y) {
 }
 
 function chosen(list) {
-  const { list: kind, only = '', by = '', in: field } = list.dataset;
+  const { list: kind, only = '', by = '', in: field, first } = list.dataset;
   const parent = field ? list.closest('[data-key]')?.dataset.key : null;
   const wants = only.split(' ').filter(Boolean).map((w) => (w.startsWith('!') ? [w.slice(1), false] : [w, true]));
   const some = [...rows(kind).values()].filter((row) => wants.every(([name, on]) => !!row[name] === on)
@@ -31,7 +32,10 @@ function chosen(list) {
   const name = by.replace('-', '');
   const sign = by.startsWith('-') ? -1 : 1;
   if (name) some.sort((a, b) => sign * compare(a[name], b[name]) || compare(a.key, b.key));
-  return some;
+  if (!first) return some;
+  const more = list.closest('section').querySelector('[data-more]');
+  if (more) more.hidden = some.length <= Number(first);
+  return some.slice(0, Number(first));
 }
 
 // fill shows a row in its element. Only text, and attributes made for it, are set: never markup.
@@ -69,43 +73,76 @@ function meter(cell, row, v) {
   }
 }
 
-// show brings one list to what it should be, touching only what is not so yet.
-function show(list, keys) {
+const due = new Map(); // list → keys of rows to fill
+const aged = new Set(); // lists with times that have grown older
+
+// show brings one list to what it should be, touching only what is not so yet. It stops after each row that it touched.
+function* show(list) {
   const template = list.querySelector(':scope > template');
   if (!template) return;
-  const have = new Map([...list.querySelectorAll(':scope > [data-key]')].map((e) => [e.dataset.key, e]));
+  const some = chosen(list);
+  const keys = new Set(some.map((row) => row.key));
+  const have = new Map();
+  for (const el of list.querySelectorAll(':scope > [data-key]')) {
+    have.set(el.dataset.key, el);
+    if (keys.has(el.dataset.key)) continue;
+    el.remove();
+    yield;
+  }
   let after = template;
-  for (const row of chosen(list)) {
+  for (const row of some) {
     let el = have.get(row.key);
-    have.delete(row.key);
-    if (!el) {
+    const fresh = !el;
+    let touched = due.get(list)?.delete(row.key) || fresh;
+    if (fresh) {
       el = template.content.firstElementChild.cloneNode(true);
       el.dataset.key = row.key;
+    }
+    if (touched) {
       fill(el, row);
+    } else if (aged.has(list)) {
+      touched = age(el, row);
+    }
+    if (after.nextElementSibling !== el) {
       after.after(el);
-      el.querySelectorAll('[data-list]').forEach((inner) => show(inner, null));
-    } else {
-      if (!keys || keys.has(row.key)) fill(el, row);
-      if (after.nextElementSibling !== el) after.after(el);
+      touched = true;
     }
     after = el;
+    if (!touched) continue;
+    if (fresh) for (const inner of el.querySelectorAll('[data-list]')) yield* show(inner);
+    yield;
   }
-  for (const el of have.values()) el.remove();
+  due.delete(list);
+  aged.delete(list);
 }
 
+// update has the lists of a kind shown; keys are of the rows that have changed, null = any may have.
 function update(kind, keys = null) {
-  document.querySelectorAll(`[data-list="${kind}"]`).forEach((list) => show(list, keys));
+  for (const list of document.querySelectorAll(`[data-list="${kind}"]`)) {
+    due.set(list, new Set([...(due.get(list) || []), ...(keys || rows(kind).keys())]));
+    draw(list, show(list));
+  }
 }
 
-// tick shows times that have grown older.
-function tick() {
-  for (const cell of document.querySelectorAll('[data-as="ago"], [data-as="since"]')) {
-    const el = cell.closest('[data-key]');
-    const list = el?.closest('[data-list]');
-    const row = list && rows(list.dataset.list).get(el.dataset.key);
-    if (!row) continue;
+const times = '[data-as="ago"], [data-as="since"]';
+
+// age shows a row's times, and tells whether that changed anything.
+function age(el, row) {
+  let changed = false;
+  for (const cell of el.querySelectorAll(times)) {
     const text = format(row[cell.dataset.f], cell.dataset.as);
-    if (cell.textContent !== text) cell.textContent = text;
+    if (cell.textContent === text || cell.closest('[data-key]') !== el) continue;
+    cell.textContent = text;
+    changed = true;
+  }
+  return changed;
+}
+
+function tick() {
+  for (const list of document.querySelectorAll('[data-list]')) {
+    if (!list.querySelector(':scope > template')?.content.querySelector(times)) continue;
+    aged.add(list);
+    draw(list, show(list));
   }
 }
 

@@ -1,6 +1,7 @@
 // Figures over time, as the nodes keep them: drawn by uPlot, which the page loads before this.
 
 import { format } from './format.js';
+import { draw as inFrames } from './frames.js';
 
 const box = document.getElementById('charts');
 const window_ = document.getElementById('window');
@@ -104,7 +105,14 @@ async function show() {
   if (document.hidden) return;
   const nodes = mesh ? [...document.querySelectorAll('[data-list="machines"] > [data-key] [data-f="name"]')].map((e) => e.textContent).slice(0, 24) : [self];
   const pasts = await Promise.all(nodes.map((n) => past(n).catch(() => ({ node: n, lines: [] }))));
-  for (const w of wanted) draw(w, pasts);
+  inFrames(box, all(pasts));
+}
+
+function* all(pasts) {
+  for (const w of wanted) {
+    draw(w, pasts);
+    yield;
+  }
   document.getElementById('nocharts').hidden = drawn.size > 0;
 }
 

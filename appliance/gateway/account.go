@@ -125,32 +125,38 @@ func (g *Gateway) busy(to *mesh.Backend, output float64) {
 	}
 }
 
-// terms is which engine process each backend of this node was last seen with.
-type terms struct {
-	mu sync.Mutex
-	of map[string]string // by backend; "" = it has not served yet
+// term tells one run of an engine from the next; the zero one = it has not served yet.
+type term struct {
+	process string // "" where it is not ours
+	since   time.Time
 }
 
-// engines is how the engines of this node stand. What those held that are not there any more, or began anew, is forgotten
-// first: nobody who looks plans by it.
+// terms is which run of its engine each backend of this node was last seen with.
+type terms struct {
+	mu sync.Mutex // may be taken with the lineup's; engine, register and Caches are asked with it held, and call nobody back
+	of map[string]term
+}
+
+// engines is how the engines of this node stand. What those had held that are gone, or began anew, is forgotten first, so
+// that nobody plans by it.
 func (g *Gateway) engines() []engine.ModelState {
 	g.terms.mu.Lock()
 	defer g.terms.mu.Unlock()
-	models := g.cfg.Engine.Snapshot() // under the lock: an older one would take the engine of a newer one for gone
-	now := make(map[string]string, len(g.terms.of))
+	models := g.cfg.Engine.Snapshot() // under the lock: with an older one an engine that has just come would count as gone
+	now := make(map[string]term, len(g.terms.of))
 	for _, m := range models {
 		for _, b := range m.Backends {
-			term := g.terms.of[b.ID]
+			t := g.terms.of[b.ID]
 			if serving(b.State) {
-				if term = b.Process; term == "" {
-					term = b.ReadySince.String()
+				if t = (term{process: b.Process}); b.Process == "" {
+					t.since = b.ReadySince
 				}
 			}
-			now[b.ID] = term
+			now[b.ID] = t
 		}
 	}
-	for id, term := range g.terms.of {
-		if term != "" && now[id] != term {
+	for id, t := range g.terms.of {
+		if t != (term{}) && now[id] != t {
 			g.known.Forget(id)
 			g.cfg.Caches.Forget(id)
 		}

@@ -9,6 +9,7 @@ import (
 
 // recognise finds out what conversation the request goes on with, and notes in its row what can be said of that.
 func (k *call) recognise() {
+	k.g.engines() // or its home may be an engine that is gone
 	k.home = k.findHome()
 	if k.source == sourceNone && (k.home.known && k.found.ByPrefix || k.hop != nil && k.hop.prefix) {
 		k.source = sourcePrefix

@@ -206,7 +206,7 @@ func TestNothingIsExpectedOfAnEngineThatBeganAnew(t *testing.T) {
 		}
 		return p.Candidates[0].Held
 	}
-	held()
+	held() // the first turn puts it there
 	if h := held(); h < 500 {
 		t.Errorf("the second turn finds %d tokens", h)
 	}

@@ -185,12 +185,14 @@ type ownModel struct {
 	told mesh.Model
 }
 
+// own is a model as it stands, for plans.
 func (g *Gateway) own(model string) ownModel {
-	m, ok := g.local(model)
-	if !ok {
-		return ownModel{}
+	for _, m := range g.engines() {
+		if m.Model.Name == model {
+			return ownModel{true, g.told(m)}
+		}
 	}
-	return ownModel{true, g.told(m)}
+	return ownModel{}
 }
 
 // hereFor is here for a model that is not the call's yet: its body has not been read.
@@ -209,7 +211,7 @@ func (k *call) here(own *ownModel) route.Node {
 
 // local is a model of this node.
 func (g *Gateway) local(model string) (engine.ModelState, bool) {
-	for _, m := range g.engines() {
+	for _, m := range g.cfg.Engine.Snapshot() {
 		if m.Model.Name == model {
 			return m, true
 		}

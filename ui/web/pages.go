@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"html/template"
@@ -92,15 +91,15 @@ func (s *Site) request(r *http.Request, v *view) bool {
 	return ok
 }
 
-// mostSessions is how many the page has that is asked for all.
+// mostSessions is how many the page has at most.
 const mostSessions = 200
 
 func (s *Site) sessions(_ *http.Request, v *view) bool {
 	all := s.cfg.Sessions(mostSessions)
 	v.More = struct {
 		Rows  []status.Session
-		Known int
-	}{all[:min(len(all), cmp.Or(v.Most(), mostSessions))], len(all)}
+		Count int // of these and those that the page would have if it was asked for more
+	}{atMost(all, v.Most()), len(all)}
 	return true
 }
 

@@ -63,11 +63,14 @@ func (v *view) Most() int {
 }
 
 // First are those of a long list's rows that the page has.
-func (v *view) First(rows []row) []row {
-	if most := v.Most(); most > 0 && len(rows) > most {
-		return rows[:most]
+func (v *view) First(rows []row) []row { return atMost(rows, v.Most()) }
+
+// atMost are the first of all, 0 = all of them.
+func atMost[T any](all []T, most int) []T {
+	if most > 0 && len(all) > most {
+		return all[:most]
 	}
-	return rows
+	return all
 }
 
 // In lists the rows of a kind that belong to another row: whose field is that.

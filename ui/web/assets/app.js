@@ -1,7 +1,7 @@
 // What every page does: listen, show what has changed, act on buttons.
 
 import { listen } from './store.js';
-import { bind, kinds, addFilter } from './bind.js';
+import { bind, kinds, addFilter, refilter } from './bind.js';
 import { act } from './act.js';
 import { refresh } from './refresh.js';
 import { setClock } from './format.js';
@@ -29,7 +29,7 @@ if (filter) {
   addFilter((row, kind) => kind !== 'requests' || !word || Object.values(row).some((v) => typeof v === 'string' && v.toLowerCase().includes(word)));
   filter.addEventListener('input', () => {
     word = filter.value.toLowerCase();
-    addFilter(() => true);
+    refilter();
   });
 }
 

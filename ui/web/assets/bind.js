@@ -2,12 +2,15 @@
 // template of a row. data-only names fields that must be true (or, with "!", must not), data-by the field to sort by
 // ("-": the largest first), data-first how many rows to show, data-in the field that holds the key of the row around the list.
 
-import { rows, onChange } from './store.js';
+import { rows, told, onChange } from './store.js';
 import { format, unknown } from './format.js';
 import { draw } from './frames.js';
 
 const filters = new Set(); // of the page's own: row → is it shown
-export const addFilter = (f) => { filters.add(f); for (const kind of kinds()) update(kind); };
+export const addFilter = (f) => { filters.add(f); refilter(); };
+
+// refilter shows again what the filters let through, which has changed.
+export const refilter = () => { for (const kind of kinds()) update(kind); };
 
 export const kinds = () => [...new Set([...document.querySelectorAll('[data-list]'), ...nested()].map((e) => e.dataset.list))];
 
@@ -24,7 +27,7 @@ function compare(x, y) {
 }
 
 function chosen(list) {
-  const { list: kind, only = '', by = '', in: field, first } = list.dataset;
+  const { list: kind, only = '', by = '', in: field } = list.dataset;
   const parent = field ? list.closest('[data-key]')?.dataset.key : null;
   const wants = only.split(' ').filter(Boolean).map((w) => (w.startsWith('!') ? [w.slice(1), false] : [w, true]));
   const some = [...rows(kind).values()].filter((row) => wants.every(([name, on]) => !!row[name] === on)
@@ -32,10 +35,7 @@ function chosen(list) {
   const name = by.replace('-', '');
   const sign = by.startsWith('-') ? -1 : 1;
   if (name) some.sort((a, b) => sign * compare(a[name], b[name]) || compare(a.key, b.key));
-  if (!first) return some;
-  const more = list.closest('section').querySelector('[data-more]');
-  if (more) more.hidden = some.length <= Number(first);
-  return some.slice(0, Number(first));
+  return some;
 }
 
 // fill shows a row in its element. Only text, and attributes made for it, are set: never markup.
@@ -73,14 +73,23 @@ function meter(cell, row, v) {
   }
 }
 
-const due = new Map(); // list → keys of rows to fill
-const aged = new Set(); // lists with times that have grown older
+const due = new WeakMap(); // list → keys of rows to fill
+const aged = new WeakSet(); // lists with times that have grown older
+
+// listed are the rows that a list has room for; what there are more is said below it.
+function listed(list) {
+  const all = chosen(list);
+  const first = Number(list.dataset.first) || all.length;
+  const more = list.dataset.first && list.closest('section')?.querySelector('[data-more]');
+  if (more) more.hidden = all.length <= first;
+  return all.slice(0, first);
+}
 
 // show brings one list to what it should be, touching only what is not so yet. It stops after each row that it touched.
 function* show(list) {
   const template = list.querySelector(':scope > template');
-  if (!template) return;
-  const some = chosen(list);
+  if (!template || !told(list.dataset.list)) return; // what the page came with stays until the node has told
+  const some = listed(list);
   const keys = new Set(some.map((row) => row.key));
   const have = new Map();
   for (const el of list.querySelectorAll(':scope > [data-key]')) {
@@ -109,7 +118,7 @@ function* show(list) {
     }
     after = el;
     if (!touched) continue;
-    if (fresh) for (const inner of el.querySelectorAll('[data-list]')) yield* show(inner);
+    if (fresh) for (const inner of el.querySelectorAll('[data-list]')) draw(inner, show(inner));
     yield;
   }
   due.delete(list);

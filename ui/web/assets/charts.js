@@ -105,10 +105,10 @@ async function show() {
   if (document.hidden) return;
   const nodes = mesh ? [...document.querySelectorAll('[data-list="machines"] > [data-key] [data-f="name"]')].map((e) => e.textContent).slice(0, 24) : [self];
   const pasts = await Promise.all(nodes.map((n) => past(n).catch(() => ({ node: n, lines: [] }))));
-  inFrames(box, all(pasts));
+  inFrames(box, drawAll(pasts));
 }
 
-function* all(pasts) {
+function* drawAll(pasts) {
   for (const w of wanted) {
     draw(w, pasts);
     yield;

@@ -1,4 +1,5 @@
-// Parts of a page that are shown anew as the node makes them: elements with an id and data-refresh, in seconds.
+// Parts of a page that are shown anew as the node makes them: elements with an id and data-refresh, in seconds. Scripts add
+// nothing to such parts: it would be taken away.
 
 import { draw } from './frames.js';
 
@@ -22,7 +23,8 @@ async function renew(id) {
   }
 }
 
-// become makes an element what another one is, touching only what is not so yet. It stops after each row of a table.
+// become makes an element what another one is, place by place, touching only what is not so yet. It stops after each row
+// of a table.
 function* become(now, next) {
   if (now.isEqualNode(next)) return;
   if (now.nodeType !== Node.ELEMENT_NODE || now.nodeName !== next.nodeName) {

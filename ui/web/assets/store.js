@@ -4,6 +4,7 @@ const lists = new Map();
 const heard = new Set();
 
 export const rows = (kind) => lists.get(kind) || new Map();
+export const told = (kind) => lists.has(kind);
 export const onChange = (f) => heard.add(f);
 
 function snapshot(told) {

@@ -2,7 +2,8 @@
 // paints what a frame has touched, and for a table that is most of the work.
 
 const budget = 3; // ms of each frame
-const patience = 500; // ms: who is behind for longer takes more of each frame, and is done some time
+const patience = 500; // ms: who is behind for longer takes more of each frame, up to most, and is done some time
+const most = 100;
 const jobs = new Map(); // what is drawn: element → generator, which stops where a frame may end
 let since = 0; // when there was something to draw, after nothing
 let asked = false;
@@ -23,7 +24,7 @@ function ask() {
 function frame() {
   asked = false;
   const now = performance.now();
-  const end = now + Math.max(budget, (now - since - patience) / 8);
+  const end = now + Math.max(budget, Math.min(most, (now - since - patience) / 8));
   for (const el of [...jobs.keys()]) if (!el.isConnected) jobs.delete(el);
   const [first] = jobs.keys();
   const section = first?.closest('section') || first;

@@ -147,6 +147,7 @@ function age(el, row) {
   return changed;
 }
 
+// tick has the lists shown whose times have grown older.
 function tick() {
   for (const list of document.querySelectorAll('[data-list]')) {
     if (!list.querySelector(':scope > template')?.content.querySelector(times)) continue;

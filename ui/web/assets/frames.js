@@ -2,8 +2,8 @@
 // paints what a frame has touched, and for a table that is most of the work.
 
 const budget = 3; // ms of each frame
-const patience = 500; // ms: who is behind for longer takes more of each frame, up to most, and is done some time
-const most = 100;
+const patience = 500; // ms: who is behind for longer takes more of each frame, and is done some time
+const most = 100; // ms: but no more than that
 const jobs = new Map(); // what is drawn: element → generator, which stops where a frame may end
 let since = 0; // when there was something to draw, after nothing
 let asked = false;
